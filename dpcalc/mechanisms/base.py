@@ -1,0 +1,62 @@
+"""What a mechanism says about itself. Accountants ask these questions and never name a mechanism class."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcalc.guarantee import Adjacency
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+
+class Pair(Protocol):
+    """A dominating pair (P, Q), known through its privacy loss L = log dP/dQ under P."""
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        """P- and Q-mass of the cells that `edges` (increasing losses e_0 < … < e_n) cut the line into.
+
+        n + 2 values each: (-inf, e_0), [e_0, e_1), …, [e_n, inf]. The first Q-value includes Q(L = -inf); the
+        last P-value includes P(L = inf). Each mass is accurate to a few units of rounding *relative to itself*,
+        in both tails (differences of distribution functions are taken on the side of the tail).
+        """
+        ...
+
+    def log_mgf(self, exponents: Complexes) -> Complexes | None:
+        """log E_P[exp(λL)] at complex λ; None where the pair has atoms or no such transform is known."""
+        ...
+
+
+class Mechanism(ABC):
+    """One release. An immutable record that completely documents the mathematical behaviour.
+
+    A subclass is a frozen dataclass with keyword-only fields, validated on construction.
+    """
+
+    type: ClassVar[str]
+    adjacency: Adjacency
+
+    def gdp(self) -> float | None:
+        """The smallest μ such that the mechanism is μ-GDP, if it is known; None if no finite one is."""
+        return None
+
+    def gdp_is_exact(self) -> bool:
+        """Whether `gdp` is the mechanism's whole trade-off curve (a Gaussian) and not only a bound on it."""
+        return False
+
+    @abstractmethod
+    def rdp(self, orders: Floats) -> Floats:
+        """Upper bounds on the Rényi divergence at each order > 1, over both directions; inf where there is none."""
+
+    @abstractmethod
+    def pairs(self) -> tuple[Pair, Pair]:
+        """Dominating pairs for the two directions (remove, add); the same object twice if one serves both."""
+
+    @abstractmethod
+    def spec(self) -> Mapping[str, Any]:
+        """The entry of a spec's `mechanisms` list that reads back as this mechanism."""
