@@ -1,0 +1,88 @@
+"""Options every command builds from: numbers with ranges, whole numbers, words, and the shared ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from dpcalc.numbers import AT_LEAST_ONE, NON_NEGATIVE, POSITIVE, PROBABILITY, Range, parse_number, parse_whole
+
+T = TypeVar("T")
+
+
+def _checked(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """The parser as the command line wants it: a bad value is a usage error that names the option."""
+
+    def parser(text: str) -> T:
+        if not isinstance(text, str):  # a default, already parsed
+            return text
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return parser
+
+
+def number(*names: str, help: str, allowed: Range = POSITIVE, panel: str | None = None) -> Any:
+    """An option that takes 1e-5 or 256/60000 and says its allowed range when it is broken."""
+    parser = _checked(lambda text: parse_number(text, allowed))
+    return typer.Option(*names, help=help, metavar="NUMBER", parser=parser, rich_help_panel=panel)
+
+
+def whole(*names: str, help: str, allowed: Range = AT_LEAST_ONE, panel: str | None = None) -> Any:
+    """An option that takes a whole number."""
+    parser = _checked(lambda text: parse_whole(text, allowed))
+    return typer.Option(*names, help=help, metavar="COUNT", parser=parser, rich_help_panel=panel)
+
+
+def parsed(*names: str, help: str, metavar: str, parse: Callable[[str], Any], panel: str | None = None) -> Any:
+    """An option with a parser of its own; `parse` raises ValueError with what is allowed."""
+    return typer.Option(*names, help=help, metavar=metavar, parser=_checked(parse), rich_help_panel=panel)
+
+
+class Format(str, Enum):
+    """How a result is printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    markdown = "markdown"
+
+
+class AdjacencyChoice(str, Enum):
+    """Which data sets count as neighbours."""
+
+    add_remove = "add-remove"
+    replace_one = "replace-one"
+
+
+Delta = Annotated[
+    float | None, number("--delta", help="δ at which to give ε, strictly between 0 and 1.", allowed=PROBABILITY)
+]
+
+_OUTPUT = "Output"
+_BUDGET = "Budget limits (exit code 1 when a limit is exceeded)"
+
+FormatOption = Annotated[
+    Format, typer.Option("--format", "-f", help="table, json, csv or markdown.", rich_help_panel=_OUTPUT)
+]
+OutputOption = Annotated[
+    str | None,
+    typer.Option("--output", "-o", help="Write to FILE, not the screen.", metavar="FILE", rich_help_panel=_OUTPUT),
+]
+MaxEpsilon = Annotated[
+    float | None, number("--max-epsilon", help="Largest allowed ε.", allowed=NON_NEGATIVE, panel=_BUDGET)
+]
+MaxDelta = Annotated[
+    float | None, number("--max-delta", help="Largest allowed δ.", allowed=NON_NEGATIVE, panel=_BUDGET)
+]
+MaxMu = Annotated[
+    float | None, number("--max-mu", help="Largest allowed μ (GDP).", allowed=NON_NEGATIVE, panel=_BUDGET)
+]
+MaxRho = Annotated[
+    float | None, number("--max-rho", help="Largest allowed ρ (zCDP).", allowed=NON_NEGATIVE, panel=_BUDGET)
+]

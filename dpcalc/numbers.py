@@ -1,0 +1,54 @@
+"""Numbers as people write them (1e-5, 256/60000), checked against the range they must lie in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Range:
+    """An interval of allowed values; open ends are excluded. Infinity is never allowed."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        above = value > self.low if self.low_open else value >= self.low
+        below = value < self.high if self.high_open else value <= self.high
+        return math.isfinite(value) and above and below
+
+    def __str__(self) -> str:
+        left = "(" if self.low_open or math.isinf(self.low) else "["
+        right = ")" if self.high_open or math.isinf(self.high) else "]"
+        return f"{left}{self.low:g}, {self.high:g}{right}"
+
+
+POSITIVE = Range(low=0, low_open=True)
+NON_NEGATIVE = Range(low=0)
+PROBABILITY = Range(low=0, high=1, low_open=True, high_open=True)
+RATE = Range(low=0, high=1, low_open=True)
+AT_LEAST_ONE = Range(low=1)
+RENYI_ORDER = Range(low=1, low_open=True)
+
+
+def parse_number(text: str, allowed: Range = Range()) -> float:  # noqa: B008 - Range is immutable
+    """The value of `1e-5` or `256/60000`; raises ValueError with the text and the allowed range otherwise."""
+    numerator, slash, denominator = text.partition("/")
+    try:
+        value = float(numerator) / float(denominator) if slash else float(numerator)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise ValueError(f"expected a number such as 0.5, 1e-5 or 256/60000, got {text!r}") from None
+    if value not in allowed:
+        raise ValueError(f"expected a number in {allowed}, got {text}")
+    return value
+
+
+def parse_whole(text: str, allowed: Range = AT_LEAST_ONE) -> int:
+    """A whole number, also written 1e6; raises ValueError otherwise."""
+    value = parse_number(text, allowed)
+    if value != int(value):
+        raise ValueError(f"expected a whole number, got {text}")
+    return int(value)
