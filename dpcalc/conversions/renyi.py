@@ -1,0 +1,147 @@
+"""Rényi and zero-concentrated differential privacy to (ε,δ), optimised over real orders.
+
+Each order gives a valid bound, so the best of all orders is valid. Three published conversions are used at every order:
+Mironov (2017, Proposition 3), Balle et al. / Canonne et al. (2020), and Asoodeh et al. (2020, Theorem 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Curve = Callable[[Floats], Floats]
+
+# Rounding in the formulas themselves, relative to the largest term; added so that upper stays upper.
+_ROUNDING = 1e-14
+
+
+def rdp_epsilons(orders: ArrayLike, rdps: ArrayLike, delta: float) -> Floats:
+    """Upper bounds on ε at δ from RDP at each order: the best of the published conversions at that order."""
+    alpha, rho = np.asarray(orders, dtype=np.float64), np.asarray(rdps, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        mironov = rho - log(delta) / (alpha - 1)
+        canonne = rho + np.log1p(-1 / alpha) - (np.log(alpha) + log(delta)) / (alpha - 1)
+        bounds = np.stack([mironov, canonne, _asoodeh_epsilon(alpha, rho, delta)])
+        scale = rho + (abs(log(delta)) + np.log(alpha)) / (alpha - 1)
+        best = np.min(np.where(np.isnan(bounds), np.inf, bounds), axis=0) + _ROUNDING * scale
+        # Total variation bounds δ at ε = 0 (Bretagnolle–Huber; Rényi of any order > 1 is above KL).
+        best = np.where(np.sqrt(-np.expm1(-rho)) * (1 + _ROUNDING) <= delta, 0.0, best)
+    return np.where(np.isfinite(rho), np.maximum(best, 0.0), np.inf)
+
+
+def _asoodeh_epsilon(alpha: Floats, rho: Floats, delta: float) -> Floats:
+    exponent = (alpha - 1) * rho
+    small = np.log1p(np.expm1(np.minimum(exponent, 30.0)) / (alpha * delta))
+    large = exponent - np.log(alpha * delta) + np.log1p((alpha * delta - 1) * np.exp(-np.maximum(exponent, 30.0)))
+    bound: Floats = np.where(exponent < 30, small, large) / (alpha - 1)
+    return bound
+
+
+def rdp_deltas(orders: ArrayLike, rdps: ArrayLike, epsilon: float) -> Floats:
+    """Upper bounds on δ at ε from RDP at each order: the same three conversions, solved for δ."""
+    alpha, rho = np.asarray(orders, dtype=np.float64), np.asarray(rdps, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+        gap = (alpha - 1) * (rho - epsilon)
+        canonne = gap + (alpha - 1) * np.log1p(-1 / alpha) - np.log(alpha)
+        asoodeh = gap + np.log(np.expm1(-(alpha - 1) * rho) / np.expm1(-(alpha - 1) * epsilon)) - np.log(alpha)
+        logs = np.stack([gap, canonne, asoodeh])
+        best = np.min(np.where(np.isnan(logs), np.inf, logs), axis=0)
+        best = best + _ROUNDING * (1 + (alpha - 1) * (rho + epsilon) + np.log(alpha))
+        deltas = np.minimum(np.exp(best), np.sqrt(-np.expm1(-rho)) * (1 + _ROUNDING))
+    return np.where(np.isfinite(rho), np.minimum(deltas, 1.0), 1.0)
+
+
+def rdp_epsilon(orders: ArrayLike, rdps: ArrayLike, delta: float) -> float:
+    """Upper bound on ε at δ from RDP known at some orders, using every order below the largest that they imply."""
+    curve, largest = rdp_between(orders, rdps)
+    return rdp_curve_epsilon(curve, delta, largest=largest, also=np.asarray(orders, dtype=np.float64))
+
+
+def rdp_delta(orders: ArrayLike, rdps: ArrayLike, epsilon: float) -> float:
+    """Upper bound on δ at ε from RDP known at some orders."""
+    curve, largest = rdp_between(orders, rdps)
+    return rdp_curve_delta(curve, epsilon, largest=largest, also=np.asarray(orders, dtype=np.float64))
+
+
+def rdp_between(orders: ArrayLike, rdps: ArrayLike) -> tuple[Curve, float]:
+    """The RDP that a few orders imply for all orders up to the largest: (α−1)·RDP is convex in α and 0 at α = 1.
+
+    A convex function lies below its chords, so the lower hull of the known points and (1, 0) is an upper bound.
+    """
+    alpha, rho = np.asarray(orders, dtype=np.float64), np.asarray(rdps, dtype=np.float64)
+    points = sorted((float(a), float((a - 1) * r)) for a, r in zip(alpha, rho, strict=True) if np.isfinite(r))
+    hull: list[tuple[float, float]] = [(1.0, 0.0)]
+    for point in points:
+        while len(hull) > 1 and _is_above_chord(hull[-2], hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    xs, ys = (np.array(values) for values in zip(*hull, strict=True))
+
+    def curve(at: Floats) -> Floats:
+        inside = at <= xs[-1] * (1 + 1e-15)
+        return np.where(inside, np.interp(at, xs, ys) / (at - 1), np.inf)
+
+    return curve, float(xs[-1])
+
+
+def _is_above_chord(left: tuple[float, float], point: tuple[float, float], right: tuple[float, float]) -> bool:
+    across, rise = right[0] - left[0], right[1] - left[1]
+    return (point[1] - left[1]) * across >= rise * (point[0] - left[0])
+
+
+def rdp_curve_epsilon(curve: Curve, delta: float, *, largest: float = 1e12, also: Floats | None = None) -> float:
+    """Upper bound on ε at δ from an RDP curve known at every order up to `largest`, optimised over real orders."""
+    return _smallest(lambda alpha: rdp_epsilons(alpha, curve(alpha), delta), largest, also)
+
+
+def rdp_curve_delta(curve: Curve, epsilon: float, *, largest: float = 1e12, also: Floats | None = None) -> float:
+    """Upper bound on δ at ε from an RDP curve known at every order up to `largest`."""
+    return _smallest(lambda alpha: rdp_deltas(alpha, curve(alpha), epsilon), largest, also)
+
+
+def _smallest(bound: Curve, largest: float, also: Floats | None) -> float:
+    """The smallest value of a bound over orders in (1, largest]: a logarithmic grid, then zoom on its best cells."""
+    grid = np.linspace(np.log(1e-7), np.log(max(largest - 1, 1e-6)), 241)
+    values = bound(1 + np.exp(grid))
+    best = float(np.min(values))
+    if also is not None and also.size:
+        best = min(best, float(np.min(bound(also))))
+    starts = np.argsort(values, kind="stable")[:3]
+    for start in starts:
+        low, high = grid[max(start - 1, 0)], grid[min(start + 1, grid.size - 1)]
+        while high - low > 1e-8:
+            fine = np.linspace(low, high, 17)
+            at = bound(1 + np.exp(fine))
+            centre = int(np.argmin(at))
+            best = min(best, float(at[centre]))
+            low, high = fine[max(centre - 1, 0)], fine[min(centre + 1, 16)]
+    return best
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """Upper bound on ε at δ of a ρ-zCDP mechanism; at most Bun–Steinke's ρ + 2√(ρ log(1/δ))."""
+    bun_steinke = rho + 2 * np.sqrt(rho * log(1 / delta))
+    return min(rdp_curve_epsilon(lambda alpha: alpha * rho, delta), float(bun_steinke) * (1 + _ROUNDING))
+
+
+def zcdp_delta(rho: float, epsilon: float) -> float:
+    """Upper bound on δ at ε of a ρ-zCDP mechanism."""
+    return rdp_curve_delta(lambda alpha: alpha * rho, epsilon)
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """The largest ρ, rounded down, such that this module's bound makes every ρ-zCDP mechanism (ε,δ)-DP."""
+    low, high = 0.0, 1e-3
+    while zcdp_epsilon(high, delta) <= epsilon:
+        low, high = high, 4 * high
+    while high > low * (1 + 1e-13) and high > 1e-300:
+        middle = (low + high) / 2 if low > high / 8 else high / 8
+        if zcdp_epsilon(middle, delta) <= epsilon:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -1,0 +1,194 @@
+"""The models of the papers: what they compute, and sums of their per-record gradients under any weighting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcalc.errors import InputError
+from dpcalc.training.layers import LEAK, Array, Convolution, Dense, Layer, MaxPool, Rectifier, Sigmoid
+
+MODELS = ("logistic", "mlp", "cnn", "cnn-small", "autoencoder")
+
+# Given the gradient norms of some records and where they stand in the batch: one row of weights per sum wanted.
+Weigh = Callable[[NDArray[np.float64], slice], NDArray[np.float64]]
+
+_CHUNK_NUMBERS = 8_000_000
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One look at a batch: the weighted sums of gradients, and each record's gradient norm and loss."""
+
+    sums: NDArray[np.float64]
+    norms: NDArray[np.float64]
+    losses: NDArray[np.float64]
+
+
+class Model:
+    """A feed-forward network whose parameters are one flat vector.
+
+    It ends in class scores under the cross-entropy loss, or, as an autoencoder, in an image under the mean squared error.
+    """
+
+    def __init__(self, layers: Sequence[Layer], input_shape: tuple[int, ...], *, reconstructs: bool = False) -> None:
+        self.layers = list(layers)
+        self.input_shape = input_shape
+        self.reconstructs = reconstructs
+        self._first = next(i for i, layer in enumerate(self.layers) if layer.shapes)
+        shape, widest = input_shape, int(np.prod(input_shape))
+        for layer in self.layers:
+            shape = layer.output_shape(shape)
+            copies = layer.shapes[0][0] if isinstance(layer, Convolution) else shape[-1]
+            widest = max(widest, int(np.prod(shape[:-1])) * copies)
+        self.classes = 0 if reconstructs else shape[-1]
+        self._chunk = max(1, _CHUNK_NUMBERS // widest)
+        self.size = sum(int(np.prod(s)) for layer in self.layers for s in layer.shapes)
+
+    def initial(self, generator: np.random.Generator) -> NDArray[np.float32]:
+        """A random start that no data has touched: uniform on ±1/√(inputs of the layer)."""
+        parts = []
+        for layer in self.layers:
+            for shape in layer.shapes:
+                bound = 1 / np.sqrt(layer.shapes[0][0])
+                parts.append(generator.uniform(-bound, bound, int(np.prod(shape))))
+        return np.concatenate(parts).astype(np.float32)
+
+    def weighted_pass(self, parameters: Array, x: Array, y: Array, weigh: Weigh) -> Pass:
+        """Σ_i w_i ∇ℓ_i for the weights that `weigh` gives each record once its ‖∇ℓ_i‖ is known."""
+        views = self._views(parameters)
+        norms, losses = np.empty(len(x)), np.empty(len(x))
+        sums: NDArray[np.float64] | None = None
+        for part in self._chunks(len(x)):
+            losses[part] = self._propagate(views, x[part], y[part])
+            norms[part] = np.sqrt(sum(np.asarray(layer.squared_norms(), dtype=np.float64) for layer in self.layers))
+            weights = weigh(norms[part], part).astype(parameters.dtype)
+            found = [s.reshape(len(weights), -1) for layer in self.layers for s in layer.weighted_sums(weights)]
+            total = np.concatenate(found, axis=1, dtype=np.float64)
+            sums = total if sums is None else sums + total
+        return Pass(np.zeros((1, self.size)) if sums is None else sums, norms, losses)
+
+    def plain_pass(self, parameters: Array, x: Array, y: Array) -> Pass:
+        """Σ_i ∇ℓ_i, the way it is computed where nobody's privacy is at stake; the norms are not known."""
+        views = self._views(parameters)
+        losses, sums = np.empty(len(x)), np.zeros((1, self.size))
+        for part in self._chunks(len(x)):
+            losses[part] = self._propagate(views, x[part], y[part])
+            sums[0] += np.concatenate([s.ravel() for layer in self.layers for s in layer.plain_sum()])
+        return Pass(sums, np.full(len(x), np.nan), losses)
+
+    def outputs(self, parameters: Array, x: Array) -> Array:
+        """Class scores, or reconstructed images."""
+        views = self._views(parameters)
+        return np.concatenate([self._forward(views, x[part]) for part in self._chunks(len(x))])
+
+    def quality(self, parameters: Array, x: Array, y: Array) -> float:
+        """The fraction of records classified rightly, or the mean squared error of the reconstruction."""
+        outputs = self.outputs(parameters, x)
+        if self.reconstructs:
+            return float(np.mean((outputs.reshape(len(x), -1) - x.reshape(len(x), -1)) ** 2, dtype=np.float64))
+        return float(np.mean(outputs.argmax(axis=1) == y))
+
+    def _chunks(self, records: int) -> list[slice]:
+        return [slice(start, min(start + self._chunk, records)) for start in range(0, records, self._chunk)]
+
+    def _views(self, parameters: Array) -> list[list[Array]]:
+        views, start = [], 0
+        for layer in self.layers:
+            views.append([])
+            for shape in layer.shapes:
+                stop = start + int(np.prod(shape))
+                views[-1].append(parameters[start:stop].reshape(shape))
+                start = stop
+        return views
+
+    def _forward(self, views: list[list[Array]], x: Array) -> Array:
+        signal = x.reshape(len(x), *self.input_shape)
+        for layer, view in zip(self.layers, views, strict=True):
+            signal = layer.forward(signal, view)
+        return signal
+
+    def _propagate(self, views: list[list[Array]], x: Array, y: Array) -> Array:
+        outputs = self._forward(views, x)
+        losses, signal = _squared_error(outputs, x) if self.reconstructs else _cross_entropy(outputs, y)
+        for index in range(len(self.layers) - 1, self._first - 1, -1):
+            signal = self.layers[index].backward(signal, views[index], to_input=index > self._first)
+        return losses
+
+
+def _cross_entropy(scores: Array, y: Array) -> tuple[Array, Array]:
+    scores = scores - scores.max(axis=1, keepdims=True)
+    odds = np.exp(scores)
+    totals = odds.sum(axis=1)
+    rows = np.arange(len(y))
+    signal = odds / totals[:, None]
+    signal[rows, y] -= 1
+    return np.log(totals) - scores[rows, y], signal
+
+
+def _squared_error(outputs: Array, x: Array) -> tuple[Array, Array]:
+    gap = outputs - x.reshape(outputs.shape)
+    pixels = gap[0].size if len(gap) else 1
+    return (gap * gap).reshape(len(gap), -1).mean(axis=1), gap * gap.dtype.type(2 / pixels)
+
+
+def build(name: str, *, features: int, classes: int, hidden: Sequence[int] = (128,)) -> Model:
+    """The model called `name` for records of `features` numbers; images are square with one channel."""
+    if name not in MODELS:
+        raise InputError(f"Expected model in {', '.join(MODELS)}, got {name!r}.")
+    if name == "logistic":
+        return Model([Dense(features, classes)], (features,))
+    if name == "mlp":
+        return _mlp(features, classes, hidden)
+    side = round(features**0.5)
+    if side * side != features:
+        raise InputError(f"model {name} needs square images of one channel, got records of {features} features.")
+    smallest = {"cnn": 8, "cnn-small": 16, "autoencoder": 9}[name]
+    if side < smallest:
+        raise InputError(f"model {name} needs images of at least {smallest} × {smallest} pixels, got {side} × {side}.")
+    builder: dict[str, Any] = {"cnn": _galli_cnn, "cnn-small": _feldman_zrnic_cnn, "autoencoder": _autoencoder}
+    model: Model = builder[name](side, classes)
+    return model
+
+
+def _mlp(features: int, classes: int, hidden: Sequence[int]) -> Model:
+    if not hidden or any(width < 1 for width in hidden):
+        raise InputError(f"Expected hidden widths of at least 1, got {list(hidden)}.")
+    layers: list[Layer] = []
+    width = features
+    for following in hidden:
+        layers += [Dense(width, following), Rectifier()]
+        width = following
+    return Model([*layers, Dense(width, classes)], (features,))
+
+
+def _galli_cnn(side: int, classes: int) -> Model:
+    """Galli et al., Table 5: 551,322 parameters on MNIST. Pooling before the rectifier is the same and cheaper."""
+    convolutions = [Convolution(1, 16, 8, padding=3), MaxPool(), Rectifier(), Convolution(16, 32, 4), Rectifier()]
+    return _with_dense_head(convolutions, side, classes)
+
+
+def _feldman_zrnic_cnn(side: int, classes: int) -> Model:
+    """The Opacus MNIST example that Feldman and Zrnic train: 26,010 parameters on MNIST."""
+    first = [Convolution(1, 16, 8, stride=2, padding=3), MaxPool(), Rectifier()]
+    return _with_dense_head([*first, Convolution(16, 32, 4, stride=2), MaxPool(), Rectifier()], side, classes)
+
+
+def _with_dense_head(convolutions: list[Layer], side: int, classes: int) -> Model:
+    shape: tuple[int, ...] = (side, side, 1)
+    for layer in convolutions:
+        shape = layer.output_shape(shape)
+    return Model([*convolutions, Dense(int(np.prod(shape)), 32), Rectifier(), Dense(32, classes)], (side, side, 1))
+
+
+def _autoencoder(side: int, classes: int) -> Model:  # noqa: ARG001
+    """Galli et al., Table 6: 48,705 parameters. A transposed 3 × 3 convolution is a convolution with padding 2."""
+    widths = (1, 8, 16, 32, 64, 32, 16, 8, 1)
+    layers: list[Layer] = []
+    for index, (channels, filters) in enumerate(zip(widths, widths[1:], strict=False)):
+        layers += [Convolution(channels, filters, 3, padding=0 if index < 4 else 2), Rectifier(LEAK)]
+    return Model([*layers[:-1], Sigmoid()], (side, side, 1), reconstructs=True)
