@@ -1,0 +1,37 @@
+"""One bound on the privacy of the last iterate: which theorem, what it gives, and what it rests on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subsampled:
+    """C_p(G(μ)), composed `count` times (Bok et al., Definition 4.7)."""
+
+    mu: float
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """G(μ) ⊗ C_p(G(μ_1))^{⊗k_1} ⊗ …: an upper bound on what the last iterate tells, or ρ-zCDP where that is what is known.
+
+    Without `subsampled` parts the bound is plain μ-GDP. `conditions` are the preconditions, all of them checked.
+    """
+
+    name: str
+    theorem: str
+    conditions: tuple[str, ...]
+    mu: float = 0.0
+    subsampled: tuple[Subsampled, ...] = ()
+    rho: float | None = None
+    tau: int | None = None
+    optimal: bool = False
+    note: str = ""
+
+
+COMPOSITION = "composition"
+SHIFTED = "shifted-interpolation"
+OPTIMAL_SHIFTS = "optimal-shifts"
+RDP = "rdp"
