@@ -11,13 +11,16 @@ from dpcalc.version import __version__
 
 SCHEMA = "dpcalc/1"
 
+# Differences this small, relative to a value, are rounding in its last digits and not shown.
+_NOISE = 1e-12
+
 
 def to_json(result: Result) -> dict[str, Any]:
     """The JSON object of the contract: infinity is the string "inf", NaN never appears."""
     guarantee = result.guarantee
     limits = result.budget.limits()
     budget = {"within": not result.budget.exceeded(guarantee), **limits} if limits else None
-    return plain(
+    document: dict[str, Any] = plain(
         {
             "schema": SCHEMA,
             "command": result.command,
@@ -42,6 +45,7 @@ def to_json(result: Result) -> dict[str, Any]:
             "details": dict(result.details),
         }
     )
+    return document
 
 
 def plain(value: Any) -> Any:
@@ -78,11 +82,10 @@ def _rounded(value: float | None, digits: int, direction: Any) -> str:
     if value == 0 or math.isinf(value):
         return f"{value:g}".replace("inf", "∞")
     exponent = math.floor(math.log10(abs(value))) - digits + 1
-    # Exact rational arithmetic, so that a value that has few digits is printed as it is and no rounding strays.
     unit = Fraction(10) ** exponent
-    nearest = round(Fraction(value) / unit)
-    if float(nearest * unit) == value:
-        return f"{value:.{digits}g}"
+    nearest = float(round(Fraction(value) / unit) * unit)
+    if abs(value - nearest) <= _NOISE * abs(value):  # 0.72 that came out as 0.7200000000000001 is 0.72
+        return f"{nearest:.{digits}g}"
     return f"{float(direction(Fraction(value) / unit) * unit):.{digits}g}"
 
 

@@ -44,10 +44,17 @@ def command(*, example: str, name: str | None = None) -> Callable[[Callable[...,
 
         _add_shared_parameters(run, function)
         app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        app.command(name=name or function.__name__.replace("_", "-"), epilog=f"Example: {example}")(run)
+        word = name or function.__name__.replace("_", "-")
+        app.command(name=word, help=_flowing(function), epilog=f"Example: {example}")(run)
         return app
 
     return decorate
+
+
+def _flowing(function: Callable[..., Result]) -> str:
+    """The docstring with each paragraph on one line, so that the terminal wraps it."""
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _add_shared_parameters(run: Callable[..., None], function: Callable[..., Result]) -> None:

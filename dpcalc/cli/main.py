@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from dpcalc.errors import DpcalcError
 from dpcalc.version import __version__
 
-# Name, and the line shown in `dpcalc --help`; the module is dpcalc.cli.NAME and is imported when the command runs.
+# Name, and the line shown in `dpcalc --help`; dpcalc.cli.NAME holds the command NAME, imported when it is called.
 COMMANDS = {
     "compose": "Certified ε, μ-GDP and RDP of a list of mechanisms.",
     "calibrate": "Solve a list of mechanisms for one number, given a budget.",
@@ -30,21 +30,18 @@ INTERRUPTED = 130
 class LazyGroup(TyperGroup):
     """A command group that knows its commands by name and imports one only when it is called."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A stand-in that carries the name and the short help, enough for `dpcalc --help`."""
-        if cmd_name not in COMMANDS:
-            return None
-        return TyperCommand(cmd_name, help=COMMANDS[cmd_name])
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # Stand-ins that carry the name and the short help, enough for `dpcalc --help` and for suggestions.
+        self.commands.update({name: TyperCommand(name, help=line) for name, line in COMMANDS.items()})
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, stand_in, rest = super().resolve_command(ctx, args)
         if stand_in is None or name is None:
             return name, stand_in, rest
-        module = import_module(f"dpcalc.cli.{name.replace('-', '_')}")
-        return name, typer.main.get_command(module.app), rest
+        word = name.replace("-", "_")
+        command: typer.Typer = getattr(import_module(f"dpcalc.cli.{word}"), word)
+        return name, typer.main.get_command(command), rest
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode="rich")

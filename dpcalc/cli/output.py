@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 from dpcalc.guarantee import Result, Section
 from dpcalc.report import budget_section, csv_records, guarantee_rows, to_json
@@ -56,7 +57,7 @@ def _sections(result: Result) -> list[Section]:
     return [guarantee, *result.sections, *([budget] if budget else [])]
 
 
-def _draw(result: Result, stream: io.TextIOBase, *, width: int | None) -> None:
+def _draw(result: Result, stream: TextIO, *, width: int | None) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 def progress(description: str, *, total: float | None = None) -> Iterator[Callable[..., None]]:
     """Show a bar while the block runs; yields `advance(amount=1, note="")`. Silent unless stderr is a terminal."""
     if not sys.stderr.isatty():
-        yield lambda amount=1, note="": None
+        yield lambda *_, **__: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn

@@ -26,7 +26,8 @@ _LOG_SQRT_2PI = 0.5 * np.log(2 * np.pi)
 
 
 def _mills(x: Floats) -> Floats:
-    return np.sqrt(np.pi / 2) * np.asarray(erfcx(x / np.sqrt(2)))
+    ratio: Floats = np.sqrt(np.pi / 2) * erfcx(x / np.sqrt(2))
+    return ratio
 
 
 def _minus_mills_slope(x: Floats) -> Floats:

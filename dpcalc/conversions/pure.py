@@ -75,7 +75,10 @@ def group_dp(epsilon: float, delta: float, size: int) -> tuple[float, float]:
     total = size * epsilon
     if delta == 0:
         return total, 0.0
-    factor = math.expm1(total) / math.expm1(epsilon) if epsilon > 0 and total < 700 else (size if total == 0 else math.inf)
+    if epsilon == 0:
+        factor: float = size
+    else:
+        factor = math.expm1(total) / math.expm1(epsilon) if total < 700 else math.inf
     return total, min(1.0, delta * factor * (1 + _ROUNDING))
 
 

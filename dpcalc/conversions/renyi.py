@@ -41,9 +41,10 @@ def _asoodeh_epsilon(alpha: Floats, rho: Floats, delta: float) -> Floats:
     return bound
 
 
-def rdp_deltas(orders: ArrayLike, rdps: ArrayLike, epsilon: float) -> Floats:
-    """Upper bounds on δ at ε from RDP at each order: the same three conversions, solved for δ."""
+def rdp_deltas(orders: ArrayLike, rdps: ArrayLike, epsilon: ArrayLike) -> Floats:
+    """Upper bounds on δ at ε (one, or a column of them) from RDP at each order: the conversions, solved for δ."""
     alpha, rho = np.asarray(orders, dtype=np.float64), np.asarray(rdps, dtype=np.float64)
+    epsilon = np.asarray(epsilon, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
         gap = (alpha - 1) * (rho - epsilon)
         canonne = gap + (alpha - 1) * np.log1p(-1 / alpha) - np.log(alpha)

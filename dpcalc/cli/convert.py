@@ -1,0 +1,119 @@
+"""`dpcalc convert`: one notion of privacy told in all the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from dpcalc.cli.command import command
+from dpcalc.cli.options import AdjacencyChoice, Delta, number, parsed, whole
+from dpcalc.errors import InputError
+from dpcalc.guarantee import Result, Section
+from dpcalc.numbers import NON_NEGATIVE, RENYI_ORDER, Range, parse_number
+from dpcalc.report import rounded_up
+
+if TYPE_CHECKING:
+    from dpcalc.notions import Notion
+
+_SOURCE = "What is known (give one)"
+_QUESTION = "What to compute"
+_DELTA_OR_NONE = Range(low=0, high=1, high_open=True)
+
+
+class RenyiPoint(NamedTuple):
+    """RDP at one order."""
+
+    order: float
+    epsilon: float
+
+    @classmethod
+    def parse(cls, text: str) -> RenyiPoint:
+        order, comma, epsilon = text.partition(",")
+        if not comma:
+            raise ValueError(f"expected ALPHA,EPS such as 8,0.5, got {text!r}")
+        return cls(parse_number(order, RENYI_ORDER), parse_number(epsilon, NON_NEGATIVE))
+
+
+class EpsilonDelta(NamedTuple):
+    """ε-DP, or (ε,δ)-DP."""
+
+    epsilon: float
+    delta: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> EpsilonDelta:
+        epsilon, comma, delta = text.partition(",")
+        at = parse_number(epsilon, NON_NEGATIVE)
+        return cls(at, parse_number(delta, _DELTA_OR_NONE)) if comma else cls(at)
+
+
+@command(example="dpcalc convert --gdp 1.2 --delta 1e-5")
+def convert(
+    *,
+    gdp: Annotated[float | None, number("--gdp", help="μ of μ-GDP.", panel=_SOURCE)] = None,
+    rdp: Annotated[
+        list[RenyiPoint] | None,
+        parsed(
+            "--rdp", help="RDP at an order; repeatable.", metavar="ALPHA,EPS", parse=RenyiPoint.parse, panel=_SOURCE
+        ),
+    ] = None,
+    zcdp: Annotated[float | None, number("--zcdp", help="ρ of ρ-zCDP.", panel=_SOURCE)] = None,
+    dp: Annotated[
+        EpsilonDelta | None,
+        parsed("--dp", help="ε-DP or (ε,δ)-DP.", metavar="EPS[,DELTA]", parse=EpsilonDelta.parse, panel=_SOURCE),
+    ] = None,
+    delta: Delta = None,
+    epsilon: Annotated[
+        float | None, number("--epsilon", help="ε at which to give δ.", allowed=NON_NEGATIVE, panel=_QUESTION)
+    ] = None,
+    order: Annotated[
+        list[float] | None,
+        number("--order", help="One more Rényi order to report; repeatable.", allowed=RENYI_ORDER, panel=_QUESTION),
+    ] = None,
+    group: Annotated[int, whole("--group", help="Protect groups of K records, not single ones.", panel=_QUESTION)] = 1,
+    adjacency: Annotated[
+        AdjacencyChoice, typer.Option(help="Under which the statement was made; conversions keep it.")
+    ] = AdjacencyChoice.add_remove,
+) -> Result:
+    """Convert between (ε,δ), μ-GDP, RDP, zCDP and trade-off curves.
+
+    Every notion is told in all the others that follow from it: exactly where that is known, by the best published
+    bound otherwise. What does not follow is left out, with the reason.
+    """
+    from dpcalc.conversions.implied import convert as answer
+
+    notion = _notion(gdp, rdp, zcdp, dp)
+    guarantee, tradeoff = answer(
+        notion, delta=delta, epsilon=epsilon, orders=order or (), adjacency=adjacency.value, group=group
+    )
+    advantage, rates = tradeoff["advantage"], tradeoff["tpr_at_fpr"]
+    headline = (
+        f"An attacker's best advantage (true minus false positive rate) is {rounded_up(advantage, 4)}: "
+        f"at 1% false positives it finds at most {rounded_up(100 * rates['0.01'], 4)}% of the members."
+    )
+    rows = tuple((rate, rounded_up(reached, 4)) for rate, reached in rates.items())
+    columns = ("false positive rate", "true positive rate")
+    section = Section(title="What an attacker can reach", columns=columns, rows=rows)
+    return Result(command="convert", guarantee=guarantee, details=tradeoff, headline=headline, sections=(section,))
+
+
+def _notion(gdp: float | None, rdp: list[RenyiPoint] | None, zcdp: float | None, dp: EpsilonDelta | None) -> Notion:
+    from dpcalc import notions
+
+    given = {"--gdp": gdp, "--rdp": rdp or None, "--zcdp": zcdp, "--dp": dp}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) != 1:
+        found = " and ".join(names) or "none of them"
+        raise InputError(f"expected exactly one of --gdp, --rdp, --zcdp and --dp, got {found}")
+    if gdp is not None:
+        return notions.GaussianDP(parameter=gdp)
+    if zcdp is not None:
+        return notions.ZeroConcentratedDP(parameter=zcdp)
+    if dp is not None:
+        return notions.ApproximateDP(at_epsilon=dp.epsilon, at_delta=dp.delta)
+    points = sorted(rdp or [])
+    orders = [point.order for point in points]
+    if len(set(orders)) < len(orders):
+        raise InputError(f"expected each order once, got {', '.join(f'{a:g}' for a in orders)}", where="--rdp")
+    return notions.RenyiDP(orders=tuple(orders), epsilons=tuple(point.epsilon for point in points))

@@ -1,0 +1,78 @@
+"""A statement of privacy in one notion, told in all the others that follow from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpcalc.errors import InputError
+from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee
+from dpcalc.notions import Notion
+
+FALSE_POSITIVE_RATES = (1e-3, 1e-2, 1e-1)
+
+
+def convert(
+    notion: Notion,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    orders: Sequence[float] = (),
+    adjacency: Adjacency = "add-remove",
+    group: int = 1,
+) -> tuple[Guarantee, dict[str, Any]]:
+    """Everything `notion` implies: ε at `delta` or δ at `epsilon`, μ, ρ, RDP, and the trade-off as details."""
+    if delta is not None and epsilon is not None:
+        raise InputError("expected --delta (to get ε) or --epsilon (to get δ), got both")
+    if group > 1:
+        notion = notion.group(group)
+    warnings = list(notion.reasons())
+    if delta is not None:
+        epsilon = notion.epsilon(delta)
+        if epsilon is None:
+            warnings.append(f"ε is not given: {notion.name} says nothing at δ = {delta:g}, below its own δ.")
+    elif epsilon is not None:
+        delta = notion.delta(epsilon)
+    exact = epsilon if notion.exact else None
+    at = np.array(sorted({*DEFAULT_ORDERS, *orders}), dtype=np.float64)
+    rdp = tuple((float(a), float(e)) for a, e in zip(at, notion.rdp(at), strict=True) if math.isfinite(e))
+    beyond = sorted(set(orders) - {a for a, _ in rdp})
+    if beyond and rdp:
+        warnings.append(f"RDP is not given at order {beyond[0]:g}: nothing is known beyond the orders that were given.")
+    mu = notion.mu()
+    guarantee = Guarantee(
+        adjacency=adjacency,
+        status="certified",
+        accountant="conversion",
+        theorem=notion.theorem,
+        epsilon=epsilon,
+        delta=delta,
+        epsilon_lower=exact,
+        epsilon_estimate=exact,
+        mu=mu,
+        mu_kind=None if mu is None else notion.mu_kind,
+        rho=notion.rho(),
+        rdp=rdp,
+        assumptions=(f"the mechanism is {_stated(notion)} for {_whom(group)}",),
+        warnings=tuple(warnings),
+        mechanisms=(notion.spec(),),
+    )
+    return guarantee, _tradeoff(notion)
+
+
+def _stated(notion: Notion) -> str:
+    entry = dict(notion.spec())
+    entry.pop("type")
+    return f"{notion.name} with " + ", ".join(f"{key} = {value}" for key, value in entry.items())
+
+
+def _whom(group: int) -> str:
+    return "one record" if group == 1 else f"groups of {group} records"
+
+
+def _tradeoff(notion: Notion) -> dict[str, Any]:
+    rates = {f"{rate:g}": notion.true_positive_rate(rate) for rate in FALSE_POSITIVE_RATES}
+    return {"advantage": notion.advantage(), "tpr_at_fpr": rates}
