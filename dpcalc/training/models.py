@@ -17,7 +17,8 @@ MODELS = ("logistic", "mlp", "cnn", "cnn-small", "autoencoder")
 # Given the gradient norms of some records and where they stand in the batch: one row of weights per sum wanted.
 Weigh = Callable[[NDArray[np.float64], slice], NDArray[np.float64]]
 
-_CHUNK_NUMBERS = 8_000_000
+# Numbers in the widest layer of one chunk of records: small enough for the caches, large enough for the matrix products.
+_CHUNK_NUMBERS = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -62,15 +63,14 @@ class Model:
         """Σ_i w_i ∇ℓ_i for the weights that `weigh` gives each record once its ‖∇ℓ_i‖ is known."""
         views = self._views(parameters)
         norms, losses = np.empty(len(x)), np.empty(len(x))
-        sums: NDArray[np.float64] | None = None
+        sums = np.zeros((len(weigh(norms[:0], slice(0, 0))), self.size))
         for part in self._chunks(len(x)):
             losses[part] = self._propagate(views, x[part], y[part])
             norms[part] = np.sqrt(sum(np.asarray(layer.squared_norms(), dtype=np.float64) for layer in self.layers))
             weights = weigh(norms[part], part).astype(parameters.dtype)
             found = [s.reshape(len(weights), -1) for layer in self.layers for s in layer.weighted_sums(weights)]
-            total = np.concatenate(found, axis=1, dtype=np.float64)
-            sums = total if sums is None else sums + total
-        return Pass(np.zeros((1, self.size)) if sums is None else sums, norms, losses)
+            sums += np.concatenate(found, axis=1)
+        return Pass(sums, norms, losses)
 
     def plain_pass(self, parameters: Array, x: Array, y: Array) -> Pass:
         """Σ_i ∇ℓ_i, the way it is computed where nobody's privacy is at stake; the norms are not known."""

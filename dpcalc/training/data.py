@@ -1,0 +1,123 @@
+"""Data sets as arrays ready to train on: read, checked, and with every record's features within a norm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcalc.errors import InputError
+from dpcalc.training.readers import read_csv, read_idx_folder, read_npz
+
+SYNTHETIC = "synthetic"
+
+_MOST_CLASSES = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """Training records, and test records that are nobody's secret; features are rows of float32."""
+
+    name: str
+    x_train: NDArray[np.float32]
+    y_train: NDArray[np.int64]
+    x_test: NDArray[np.float32]
+    y_test: NDArray[np.int64]
+    classes: int
+
+    @property
+    def features(self) -> int:
+        return self.x_train.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.x_train)
+
+    def with_features_clipped(self, norm: float) -> Dataset:
+        """Each record's features scaled down to `norm` where they exceed it."""
+        return replace(self, x_train=_within(self.x_train, norm), x_test=_within(self.x_test, norm))
+
+
+def load(source: str, *, test: str | None = None) -> Dataset:
+    """The data set at `source`: a folder of IDX files, an .npz archive, a .csv table, or the built-in `synthetic`.
+
+    `test` is a second .csv table to test on. Bytes become numbers in [0, 1]; other numbers are taken as they are.
+    """
+    path = Path(source)
+    if test is not None and path.suffix != ".csv":
+        raise InputError(f"--test-data goes with a .csv table; {source} brings its own test records.")
+    if source == SYNTHETIC:
+        return synthetic()
+    if path.is_dir():
+        return _checked(source, *read_idx_folder(path))
+    if not path.is_file():
+        raise InputError("no such file or folder.", where=source)
+    if path.suffix == ".npz":
+        return _checked(source, *read_npz(path))
+    if path.suffix == ".csv":
+        x, y = read_csv(path)
+        x_test, y_test = (x[:0], y[:0]) if test is None else read_csv(Path(test))
+        return _checked(source, x, y, x_test, y_test)
+    raise InputError("expected a folder of IDX files, an .npz archive or a .csv table.", where=source)
+
+
+def synthetic(records: int = 10_000, tests: int = 2_000, *, features: int = 64, classes: int = 10) -> Dataset:
+    """A built-in task, always the same: Gaussian clouds around random directions, features of norm about 1."""
+    generator = np.random.default_rng(20_240_229)
+    centres = generator.standard_normal((classes, features)) / np.sqrt(features)
+    y = generator.integers(0, classes, records + tests)
+    x = 0.75 * centres[y] + generator.standard_normal((records + tests, features)) * 0.65 / np.sqrt(features)
+    parts = (x[:records], y[:records], x[records:], y[records:])
+    return _checked(SYNTHETIC, *parts)
+
+
+def _checked(name: str, x_train: Any, y_train: Any, x_test: Any, y_test: Any) -> Dataset:
+    if len(x_train) == 0:
+        raise InputError("there are no training records.", where=name)
+    train = _features(name, "training", x_train), _labels(name, "training", y_train)
+    test = _features(name, "test", x_test), _labels(name, "test", y_test)
+    for kind, (x, y) in (("training", train), ("test", test)):
+        if len(x) != len(y):
+            raise InputError(f"{len(x)} {kind} records but {len(y)} {kind} labels.", where=name)
+    if len(test[0]) and test[0].shape[1] != train[0].shape[1]:
+        raise InputError(
+            f"training records have {train[0].shape[1]} features, test records {test[0].shape[1]}.", where=name
+        )
+    classes = int(max(y.max(initial=0) for y in (train[1], test[1]))) + 1
+    if classes < 2:
+        raise InputError("expected at least two classes, every label is 0.", where=name)
+    return Dataset(name=name, x_train=train[0], y_train=train[1], x_test=test[0], y_test=test[1], classes=classes)
+
+
+def _features(name: str, kind: str, x: NDArray[Any]) -> NDArray[np.float32]:
+    if x.ndim < 2 or x.dtype.kind not in "fiub":
+        raise InputError(f"expected {kind} records as rows of numbers, got shape {x.shape} of {x.dtype}.", where=name)
+    scale = 255 if x.dtype == np.uint8 else 1
+    rows = np.ascontiguousarray(x.reshape(len(x), int(np.prod(x.shape[1:]))), dtype=np.float32) / np.float32(scale)
+    if rows.shape[1] == 0:
+        raise InputError(f"{kind} records have no features.", where=name)
+    broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(broken):
+        raise InputError(f"{kind} record {broken[0]} has a feature that is not a finite number.", where=name)
+    return rows
+
+
+def _labels(name: str, kind: str, y: NDArray[Any]) -> NDArray[np.int64]:
+    if y.ndim != 1 or y.dtype.kind not in "fiub":
+        raise InputError(f"expected one {kind} label a record, got shape {y.shape} of {y.dtype}.", where=name)
+    wrong = np.flatnonzero(~((y >= 0) & (y < _MOST_CLASSES) & (np.floor(y) == y)))
+    if len(wrong):
+        raise InputError(
+            f"{kind} label {y[wrong[0]]:g} of record {wrong[0]} is not one of 0, 1, …, {_MOST_CLASSES - 1}.", where=name
+        )
+    return y.astype(np.int64)
+
+
+def _within(rows: NDArray[np.float32], norm: float) -> NDArray[np.float32]:
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    # A hair below the norm, so that rounding to single precision cannot carry a record over it.
+    scale = np.minimum(1, norm * (1 - 2.0**-20) / np.maximum(lengths, np.finfo(np.float64).tiny))
+    clipped: NDArray[np.float32] = (rows * scale[:, None]).astype(np.float32)
+    return clipped

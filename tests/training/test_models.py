@@ -1,0 +1,101 @@
+"""Per-record gradient norms and weighted sums, against finite differences and plain per-record backpropagation."""
+
+import numpy as np
+import pytest
+
+from dpcalc.errors import InputError
+from dpcalc.training.models import MODELS, build
+
+SIDE = 16
+
+
+def _problem(name, records=3, seed=0):
+    model = build(name, features=SIDE * SIDE, classes=4, hidden=(7, 5))
+    generator = np.random.default_rng(seed)
+    x = generator.random((records, SIDE * SIDE))
+    y = generator.integers(0, 4, records)
+    return model, model.initial(generator).astype(np.float64) * 2, x, y
+
+
+def _gradients(model, parameters, x, y):
+    """Each record's gradient on its own, by the backward pass that knows no weights."""
+    return np.stack([model.plain_pass(parameters, x[i : i + 1], y[i : i + 1]).sums[0] for i in range(len(x))])
+
+
+def _ones(norms, part):
+    return np.ones((1, len(norms)))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_gradient_is_the_derivative_of_the_loss(name):
+    model, parameters, x, y = _problem(name)
+    gradients = _gradients(model, parameters, x, y)
+    generator = np.random.default_rng(1)
+    step = 1e-6
+    for _ in range(12):
+        direction = generator.standard_normal(model.size)
+        direction /= np.linalg.norm(direction)
+        up = model.weighted_pass(parameters + step * direction, x, y, _ones).losses
+        down = model.weighted_pass(parameters - step * direction, x, y, _ones).losses
+        assert (up - down) / (2 * step) == pytest.approx(gradients @ direction, rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_single_parameter_of_each_layer_has_the_right_derivative(name):
+    model, parameters, x, y = _problem(name, records=2)
+    gradients = _gradients(model, parameters, x, y)
+    for index in np.linspace(0, model.size - 1, 25).astype(int):
+        shift = np.zeros(model.size)
+        shift[index] = 1e-6
+        up = model.weighted_pass(parameters + shift, x, y, _ones).losses
+        down = model.weighted_pass(parameters - shift, x, y, _ones).losses
+        assert (up - down) / 2e-6 == pytest.approx(gradients[:, index], rel=1e-4, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_norms_and_weighted_sums_are_those_of_per_record_backpropagation(name):
+    model, parameters, x, y = _problem(name, records=5)
+    gradients = _gradients(model, parameters, x, y)
+    weights = np.random.default_rng(2).standard_normal((2, 5))
+    found = model.weighted_pass(parameters, x, y, lambda norms, part: weights[:, part])
+    assert found.norms == pytest.approx(np.linalg.norm(gradients, axis=1), rel=1e-12)
+    assert found.sums == pytest.approx(weights @ gradients, rel=1e-10, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_single_precision_keeps_the_norms_to_a_part_in_ten_thousand(name):
+    model, parameters, x, y = _problem(name, records=4)
+    single = model.weighted_pass(parameters.astype(np.float32), x.astype(np.float32), y, _ones)
+    assert single.norms == pytest.approx(model.weighted_pass(parameters, x, y, _ones).norms, rel=1e-4)
+
+
+@pytest.mark.parametrize(("name", "size"), [("cnn", 551_322), ("cnn-small", 26_010), ("autoencoder", 48_705)])
+def test_models_have_the_published_number_of_parameters(name, size):
+    assert build(name, features=784, classes=10).size == size
+
+
+def test_the_bag_of_words_widths_have_the_published_number_of_parameters():
+    assert build("mlp", features=750, classes=4, hidden=(128, 128)).size == 113_156
+
+
+def test_chunks_of_records_change_nothing(monkeypatch):
+    model, parameters, x, y = _problem("cnn-small", records=7)
+    whole = model.weighted_pass(parameters, x, y, _ones)
+    monkeypatch.setattr(model, "_chunk", 2)
+    parts = model.weighted_pass(parameters, x, y, _ones)
+    assert parts.sums == pytest.approx(whole.sums, rel=1e-12)
+    assert parts.norms == pytest.approx(whole.norms, rel=1e-12)
+
+
+def test_an_empty_batch_sums_to_zero():
+    model, parameters, x, y = _problem("mlp")
+    found = model.weighted_pass(parameters, x[:0], y[:0], _ones)
+    assert found.sums.shape == (1, model.size)
+    assert not found.sums.any()
+
+
+def test_images_must_be_square_and_large_enough():
+    with pytest.raises(InputError, match="square"):
+        build("cnn", features=50, classes=10)
+    with pytest.raises(InputError, match="at least"):
+        build("cnn-small", features=25, classes=10)
