@@ -30,7 +30,7 @@ class Dataset:
 
     @property
     def features(self) -> int:
-        return self.x_train.shape[1]
+        return int(self.x_train.shape[1])
 
     def __len__(self) -> int:
         return len(self.x_train)
@@ -85,9 +85,15 @@ def _checked(name: str, x_train: Any, y_train: Any, x_test: Any, y_test: Any) ->
         raise InputError(
             f"training records have {train[0].shape[1]} features, test records {test[0].shape[1]}.", where=name
         )
-    classes = int(max(y.max(initial=0) for y in (train[1], test[1]))) + 1
+    classes = int(train[1].max()) + 1
     if classes < 2:
-        raise InputError("expected at least two classes, every label is 0.", where=name)
+        raise InputError("expected at least two classes, every training label is 0.", where=name)
+    if classes > len(train[0]):
+        raise InputError(f"label {classes - 1} is out of range for {len(train[0])} training records.", where=name)
+    if test[1].max(initial=0) >= classes:
+        raise InputError(
+            f"test label {test[1].max()} is out of range: training labels end at {classes - 1}.", where=name
+        )
     return Dataset(name=name, x_train=train[0], y_train=train[1], x_test=test[0], y_test=test[1], classes=classes)
 
 

@@ -6,19 +6,21 @@ A layer runs forward, then backward, and keeps what it saw. From that it gives, 
 - `weighted_sums`: Σ_i w_i ∂ℓ_i/∂θ for one or more weightings, because a record's gradient is linear in its own signal.
 
 A dense layer needs no per-record gradient for either: the gradient is the outer product of the record's input and
-signal, so its norm is the product of theirs (Goodfellow, 2015). A convolution's positions interfere; its per-record gradient is
-small here (at most 64 × 288 numbers), cheaper than the Gram matrices over positions, and is formed for one chunk of records at a time.
+signal, so its norm is the product of theirs (Goodfellow, 2015). A convolution's positions interfere; its per-record
+gradient is small here (at most 64 × 288 numbers), cheaper than the Gram matrices over positions, and is formed for
+one chunk of records at a time.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+# float32 in training; the tests also run the layers in float64.
+Array: TypeAlias = NDArray[Any]
 
 LEAK = 0.01
 
@@ -86,7 +88,7 @@ class Convolution:
         if pad:
             inputs = np.pad(inputs, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
         self._padded = inputs.shape
-        windows = sliding_window_view(inputs, (kernel, kernel), axis=(1, 2))[:, ::stride, ::stride]  # type: ignore[call-overload]
+        windows = sliding_window_view(inputs, (kernel, kernel), axis=(1, 2))[:, ::stride, ::stride]
         records, self._height, self._width = windows.shape[:3]
         # Columns run over (row, column, channel), so that each copied stretch is kernel · channels long.
         self._columns = windows.transpose(0, 1, 2, 4, 5, 3).reshape(records, self._height * self._width, -1)
@@ -174,12 +176,15 @@ class Rectifier(_WithoutParameters):
 
     def forward(self, inputs: Array, parameters: list[Array]) -> Array:  # noqa: ARG002
         self._positive = inputs > 0
-        return np.maximum(inputs, inputs.dtype.type(self._leak) * inputs)
+        rectified: Array = np.maximum(inputs, inputs * inputs.dtype.type(self._leak))
+        return rectified
 
     def backward(self, signal: Array, parameters: list[Array], *, to_input: bool) -> Array:  # noqa: ARG002
-        if not self._leak:
-            return signal * self._positive
-        return signal * np.where(self._positive, signal.dtype.type(1), signal.dtype.type(self._leak))
+        slopes: Array = self._positive
+        if self._leak:
+            slopes = np.where(self._positive, signal.dtype.type(1), signal.dtype.type(self._leak))
+        back: Array = signal * slopes
+        return back
 
 
 class Sigmoid(_WithoutParameters):
@@ -187,12 +192,14 @@ class Sigmoid(_WithoutParameters):
 
     def forward(self, inputs: Array, parameters: list[Array]) -> Array:  # noqa: ARG002
         half = inputs.dtype.type(0.5)
-        self._outputs = half * (1 + np.tanh(half * inputs))
+        self._outputs: Array = half * (1 + np.tanh(half * inputs))
         return self._outputs
 
     def backward(self, signal: Array, parameters: list[Array], *, to_input: bool) -> Array:  # noqa: ARG002
-        return signal * self._outputs * (1 - self._outputs)
+        back: Array = signal * self._outputs * (1 - self._outputs)
+        return back
 
 
 def _row_squares(rows: Array) -> Array:
-    return np.einsum("ij,ij->i", rows, rows)
+    squares: Array = np.einsum("ij,ij->i", rows, rows)
+    return squares

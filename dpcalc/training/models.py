@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ MODELS = ("logistic", "mlp", "cnn", "cnn-small", "autoencoder")
 # Given the gradient norms of some records and where they stand in the batch: one row of weights per sum wanted.
 Weigh = Callable[[NDArray[np.float64], slice], NDArray[np.float64]]
 
-# Numbers in the widest layer of one chunk of records: small enough for the caches, large enough for the matrix products.
+# Numbers in the widest layer of one chunk of records: few enough for the caches, enough for the matrix products.
 _CHUNK_NUMBERS = 2_000_000
 
 
@@ -33,7 +34,8 @@ class Pass:
 class Model:
     """A feed-forward network whose parameters are one flat vector.
 
-    It ends in class scores under the cross-entropy loss, or, as an autoencoder, in an image under the mean squared error.
+    It ends in class scores under the cross-entropy loss, or, as an autoencoder, in an image under the mean squared
+    error.
     """
 
     def __init__(self, layers: Sequence[Layer], input_shape: tuple[int, ...], *, reconstructs: bool = False) -> None:
@@ -50,13 +52,13 @@ class Model:
         self._chunk = max(1, _CHUNK_NUMBERS // widest)
         self.size = sum(int(np.prod(s)) for layer in self.layers for s in layer.shapes)
 
-    def initial(self, generator: np.random.Generator) -> NDArray[np.float32]:
+    def initial(self, uniforms: Callable[[int], NDArray[np.float64]]) -> NDArray[np.float32]:
         """A random start that no data has touched: uniform on ±1/√(inputs of the layer)."""
-        parts = []
-        for layer in self.layers:
-            for shape in layer.shapes:
-                bound = 1 / np.sqrt(layer.shapes[0][0])
-                parts.append(generator.uniform(-bound, bound, int(np.prod(shape))))
+        parts = [
+            (2 * uniforms(int(np.prod(shape))) - 1) / np.sqrt(layer.shapes[0][0])
+            for layer in self.layers
+            for shape in layer.shapes
+        ]
         return np.concatenate(parts).astype(np.float32)
 
     def weighted_pass(self, parameters: Array, x: Array, y: Array, weigh: Weigh) -> Pass:
@@ -97,7 +99,8 @@ class Model:
         return [slice(start, min(start + self._chunk, records)) for start in range(0, records, self._chunk)]
 
     def _views(self, parameters: Array) -> list[list[Array]]:
-        views, start = [], 0
+        views: list[list[Array]] = []
+        start = 0
         for layer in self.layers:
             views.append([])
             for shape in layer.shapes:
@@ -168,13 +171,19 @@ def _mlp(features: int, classes: int, hidden: Sequence[int]) -> Model:
 
 def _galli_cnn(side: int, classes: int) -> Model:
     """Galli et al., Table 5: 551,322 parameters on MNIST. Pooling before the rectifier is the same and cheaper."""
-    convolutions = [Convolution(1, 16, 8, padding=3), MaxPool(), Rectifier(), Convolution(16, 32, 4), Rectifier()]
+    convolutions: list[Layer] = [
+        Convolution(1, 16, 8, padding=3),
+        MaxPool(),
+        Rectifier(),
+        Convolution(16, 32, 4),
+        Rectifier(),
+    ]
     return _with_dense_head(convolutions, side, classes)
 
 
 def _feldman_zrnic_cnn(side: int, classes: int) -> Model:
     """The Opacus MNIST example that Feldman and Zrnic train: 26,010 parameters on MNIST."""
-    first = [Convolution(1, 16, 8, stride=2, padding=3), MaxPool(), Rectifier()]
+    first: list[Layer] = [Convolution(1, 16, 8, stride=2, padding=3), MaxPool(), Rectifier()]
     return _with_dense_head([*first, Convolution(16, 32, 4, stride=2), MaxPool(), Rectifier()], side, classes)
 
 
@@ -189,6 +198,6 @@ def _autoencoder(side: int, classes: int) -> Model:  # noqa: ARG001
     """Galli et al., Table 6: 48,705 parameters. A transposed 3 × 3 convolution is a convolution with padding 2."""
     widths = (1, 8, 16, 32, 64, 32, 16, 8, 1)
     layers: list[Layer] = []
-    for index, (channels, filters) in enumerate(zip(widths, widths[1:], strict=False)):
+    for index, (channels, filters) in enumerate(pairwise(widths)):
         layers += [Convolution(channels, filters, 3, padding=0 if index < 4 else 2), Rectifier(LEAK)]
     return Model([*layers[:-1], Sigmoid()], (side, side, 1), reconstructs=True)

@@ -93,6 +93,8 @@ def test_an_npz_archive_is_read(tmp_path):
         ({"y_train": np.array([0, 1, 0.5, 0])}, "label 0.5 of record 2"),
         ({"y_train": np.array([0, 1, np.nan, 0])}, "label nan"),
         ({"y_train": np.zeros(4)}, "two classes"),
+        ({"y_train": np.array([0, 1, 9, 0])}, "label 9 is out of range"),
+        ({"y_test": np.array([0, 2])}, "test label 2 is out of range"),
         ({"x_train": np.full((4, 3), np.nan)}, "record 0 has a feature that is not a finite number"),
         ({"x_train": np.ones((0, 3)), "y_train": np.ones(0)}, "no training records"),
         ({"x_train": np.ones((4, 2))}, "2 features, test records 3"),

@@ -14,7 +14,7 @@ def _problem(name, records=3, seed=0):
     generator = np.random.default_rng(seed)
     x = generator.random((records, SIDE * SIDE))
     y = generator.integers(0, 4, records)
-    return model, model.initial(generator).astype(np.float64) * 2, x, y
+    return model, model.initial(generator.random).astype(np.float64) * 2, x, y
 
 
 def _gradients(model, parameters, x, y):
@@ -57,7 +57,7 @@ def test_norms_and_weighted_sums_are_those_of_per_record_backpropagation(name):
     model, parameters, x, y = _problem(name, records=5)
     gradients = _gradients(model, parameters, x, y)
     weights = np.random.default_rng(2).standard_normal((2, 5))
-    found = model.weighted_pass(parameters, x, y, lambda norms, part: weights[:, part])
+    found = model.weighted_pass(parameters, x, y, lambda _, part: weights[:, part])
     assert found.norms == pytest.approx(np.linalg.norm(gradients, axis=1), rel=1e-12)
     assert found.sums == pytest.approx(weights @ gradients, rel=1e-10, abs=1e-12)
 

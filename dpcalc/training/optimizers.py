@@ -1,0 +1,70 @@
+"""From a noisy average gradient to the next parameters. Everything here is post-processing and costs no privacy."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+OptimizerName = Literal["sgd", "adam-wosm"]
+
+_FIRST_MOMENT = 0.9
+_FLOOR = 1e-8
+
+
+class Optimizer(Protocol):
+    """A rule for the next step; `state` and `restore` carry its memory through a checkpoint."""
+
+    def update(self, gradient: Floats, *, rate: float, noise_level: float) -> Floats:
+        """What to take off the parameters. `noise_level` is the deviation of the noise on the average gradient."""
+        ...
+
+    def state(self) -> dict[str, Floats]: ...
+
+    def restore(self, state: dict[str, Floats]) -> None: ...
+
+
+class Sgd:
+    """Plain descent, or with heavy-ball momentum."""
+
+    def __init__(self, momentum: float = 0.0) -> None:
+        self._momentum = momentum
+        self._velocity: Floats = np.zeros(())
+
+    def update(self, gradient: Floats, *, rate: float, noise_level: float) -> Floats:  # noqa: ARG002
+        if self._momentum:
+            gradient = self._velocity = self._momentum * self._velocity + gradient
+        return rate * gradient
+
+    def state(self) -> dict[str, Floats]:
+        return {"velocity": self._velocity}
+
+    def restore(self, state: dict[str, Floats]) -> None:
+        self._velocity = state["velocity"]
+
+
+class AdamWosm:
+    """Adam with its second moment replaced by the known level of the noise (Mohapatra et al., 2022)."""
+
+    def __init__(self) -> None:
+        self._moment: Floats = np.zeros(())
+        self._weight = 0.0
+
+    def update(self, gradient: Floats, *, rate: float, noise_level: float) -> Floats:
+        self._moment = _FIRST_MOMENT * self._moment + (1 - _FIRST_MOMENT) * gradient
+        self._weight = _FIRST_MOMENT * self._weight + (1 - _FIRST_MOMENT)
+        scaled: Floats = rate * self._moment / (self._weight * (noise_level + _FLOOR))
+        return scaled
+
+    def state(self) -> dict[str, Floats]:
+        return {"moment": self._moment, "weight": np.array(self._weight)}
+
+    def restore(self, state: dict[str, Floats]) -> None:
+        self._moment, self._weight = state["moment"], float(state["weight"])
+
+
+def build(name: OptimizerName, *, momentum: float = 0.0) -> Optimizer:
+    """The optimizer called `name`."""
+    return AdamWosm() if name == "adam-wosm" else Sgd(momentum)
