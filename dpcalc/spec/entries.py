@@ -1,0 +1,106 @@
+"""Reads one entry of a spec: the mechanism it describes, how often it runs, and what the user calls it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, cast, get_args
+
+from dpcalc.errors import DpcalcError, InputError
+from dpcalc.guarantee import Adjacency, Status
+from dpcalc.mechanisms.base import Mechanism
+from dpcalc.spec.fields import Reader
+from dpcalc.spec.node import Node
+from dpcalc.spec.sampling import RATE_KEYS, SCHEMES, Sampling, read_sampling
+from dpcalc.spec.types import ENTRY_TYPES, EntryType
+
+COMMON_KEYS = ("name", "type", "count", "guarantee", "sampling", *RATE_KEYS)
+
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A mechanism, how often it runs, its name, and how far its statement can be trusted.
+
+    `poisson` is the mechanism and count that Poisson sampling would give, for a run whose batches are shuffled.
+    """
+
+    mechanism: Mechanism
+    count: int
+    name: str
+    status: Status = "certified"
+    poisson: tuple[Mechanism, int] | None = None
+
+    def spec(self) -> dict[str, Any]:
+        """The entry that reads back as this one."""
+        spec: dict[str, Any] = {"name": self.name, **self.mechanism.spec(), "count": self.count}
+        return spec if self.status == "certified" else {**spec, "guarantee": self.status}
+
+
+def read_entry(node: Node, adjacency: Adjacency) -> Entry:
+    """The entry at a node, its numbers under an adjacency; errors point to the key."""
+    values = node.mapping("an entry such as {type: gaussian, noise_multiplier: 1.1}")
+    if "type" not in values:
+        node.fail(f"type is missing; it is one of {', '.join(ENTRY_TYPES)}")
+    word = values["type"].word(ENTRY_TYPES)
+    kind = ENTRY_TYPES[word]
+    node.only_keys((*kind.keys, *COMMON_KEYS), word)
+    entry = Reader(node)
+    sampling = read_sampling(entry)
+    steps = _steps(entry, sampling) if kind.is_run else 1
+    count = entry.whole("count", 1)
+    try:
+        mechanism = _mechanism(entry, kind, sampling, adjacency)
+        poisson = _poisson(entry, kind, sampling, adjacency)
+    except DpcalcError as error:
+        if str(error).startswith(node.source):
+            raise
+        raise type(error)(str(error), where=node.where) from None
+    return Entry(
+        mechanism=mechanism,
+        count=count * steps,
+        name=values["name"].text("a name") if "name" in values else word,
+        status=_status(values),
+        poisson=None if poisson is None else (poisson[0], poisson[1] * count),
+    )
+
+
+def _status(values: Mapping[str, Node]) -> Status:
+    return cast(Status, values["guarantee"].word(STATUSES)) if "guarantee" in values else "certified"
+
+
+def _mechanism(entry: Reader, kind: EntryType, sampling: Sampling | None, adjacency: Adjacency) -> Mechanism:
+    if sampling is None:
+        return kind.build(entry, adjacency)
+    if sampling.scheme == "poisson" and adjacency == "replace-one" and not kind.moves:
+        raise InputError(
+            "Poisson sampling amplifies a guarantee for adding or removing a record, and this one is stated under "
+            "replace-one; state it under add-remove"
+        )
+    return sampling.wrap(lambda under: kind.build(entry, under), adjacency)
+
+
+def _steps(entry: Reader, sampling: Sampling | None) -> int:
+    """How often a record's gradient is released: every step if batches are drawn, once an epoch in a fixed order."""
+    if sampling is None:
+        entry.node.fail(f"sampling is missing ({', '.join(SCHEMES)}); without it a run has no guarantee")
+    drawn = SCHEMES[sampling.scheme].has_rate
+    if entry.form(("steps",), ("epochs",)) == 0:
+        steps = entry.whole("steps")
+        return steps if drawn else sampling.epochs_of(steps)
+    epochs = entry.exact("epochs")
+    return sampling.steps_of(epochs) if drawn else math.ceil(epochs)
+
+
+def _poisson(
+    entry: Reader, kind: EntryType, sampling: Sampling | None, adjacency: Adjacency
+) -> tuple[Mechanism, int] | None:
+    """What Poisson sampling at the same rate would give for a shuffled run, where its batches are stated."""
+    if sampling is None or sampling.scheme != "shuffled" or not sampling.has_rate():
+        return None
+    drawn = Sampling("poisson", sampling.keys)
+    steps = _steps(entry, drawn) if kind.is_run else drawn.steps_of(Fraction(1))
+    return _mechanism(entry, kind, drawn, adjacency), steps

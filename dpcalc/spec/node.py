@@ -1,0 +1,94 @@
+"""A value of a spec together with where it was written, so that every complaint can point there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NoReturn, Union
+
+from dpcalc.errors import InputError
+
+Content = Union[str, list["Node"], dict[str, "Node"]]
+
+MISSING_WORDS = ("", "~", "null", "Null", "NULL")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A scalar (its text, and whether it stood without quotes), a list or a mapping, with its place."""
+
+    content: Content
+    source: str
+    path: str = ""
+    line: int | None = None
+    plain: bool = True
+
+    @property
+    def where(self) -> str:
+        """`spec.yaml:7: mechanisms[2].scale`."""
+        place = self.source if self.line is None else f"{self.source}:{self.line}"
+        return f"{place}: {self.path}" if self.path else place
+
+    def fail(self, message: str) -> NoReturn:
+        """Stop with a message that points here."""
+        raise InputError(message, where=self.where)
+
+    def found(self) -> str:
+        """What stands here, in a few words."""
+        if isinstance(self.content, list):
+            return "a list"
+        if isinstance(self.content, dict):
+            return "a mapping"
+        if self.plain and self.content in MISSING_WORDS:
+            return "nothing"
+        text = self.content if len(self.content) <= 40 else f"{self.content[:37]}..."
+        shown = repr(text) if text.isprintable() else ascii(text)
+        return shown if self.plain else f"the quoted text {shown}"
+
+    def mapping(self, what: str) -> dict[str, Node]:
+        """The content as a mapping of keys; `what` completes "expected …"."""
+        if not isinstance(self.content, dict):
+            self.fail(f"expected {what}, got {self.found()}")
+        return self.content
+
+    def items(self, what: str) -> list[Node]:
+        """The content as a list; `what` completes "expected …"."""
+        if not isinstance(self.content, list):
+            self.fail(f"expected {what}, got {self.found()}")
+        return self.content
+
+    def text(self, what: str) -> str:
+        """The content as a scalar; `what` completes "expected …"."""
+        if not isinstance(self.content, str) or (self.plain and self.content in MISSING_WORDS):
+            self.fail(f"expected {what}, got {self.found()}")
+        return self.content
+
+    def word(self, allowed: Iterable[str]) -> str:
+        """The content as one of the allowed words, with the nearest one suggested otherwise."""
+        words = list(allowed)
+        text = self.text(one_of(words))
+        if text not in words:
+            self.fail(f"expected {one_of(words)}, got {self.found()}{nearest(text, words)}")
+        return text
+
+    def only_keys(self, allowed: Iterable[str], what: str) -> None:
+        """Stop at the first key that `what` does not have."""
+        words = list(allowed)
+        for key, value in self.mapping(what).items():
+            if key not in words:
+                name = key if key.isprintable() and len(key) <= 40 else ascii(key)[:40]
+                place = replace(value, path=f"{self.path}.{name}".lstrip("."))
+                place.fail(f"unknown key for {what}{nearest(key, words)}; allowed: {', '.join(words)}")
+
+
+def one_of(words: Iterable[str]) -> str:
+    """`a, b or c`."""
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """A suggestion to append to a message, empty if nothing is near."""
+    found = difflib.get_close_matches(word[:60].lower(), list(words), n=1, cutoff=0.6)
+    return f" (did you mean {found[0]}?)" if found else ""
