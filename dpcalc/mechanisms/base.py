@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcalc.errors import IncompatibleError
 from dpcalc.guarantee import Adjacency
 
 Floats = NDArray[np.float64]
@@ -19,16 +20,17 @@ class Pair(Protocol):
     """A dominating pair (P, Q), known through its privacy loss L = log dP/dQ under P."""
 
     def masses(self, edges: Floats) -> tuple[Floats, Floats]:
-        """P- and Q-mass of the cells that `edges` (increasing losses e_0 < … < e_n) cut the line into.
+        """P- and Q-mass of the cells that `edges` (non-decreasing losses e_0 ≤ … ≤ e_n) cut the line into.
 
         n + 2 values each: (-inf, e_0), [e_0, e_1), …, [e_n, inf]. The first Q-value includes Q(L = -inf); the
-        last P-value includes P(L = inf). Each mass is accurate to a few units of rounding *relative to itself*,
-        in both tails (differences of distribution functions are taken on the side of the tail).
+        last P-value includes P(L = inf). An atom on an edge may fall on either side, but with its P- and its
+        Q-mass alike. Edges may be infinite. Each mass is accurate to a few units of rounding relative to the
+        mass of the tail beyond it (differences of distribution functions are taken on the side of the tail).
         """
         ...
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
-        """log E_P[exp(λL)] at complex λ; None where the pair has atoms or no such transform is known."""
+        """log E_P[exp(λL)] at complex λ with Re λ > 0; None where no such transform is known or finite."""
         ...
 
 
@@ -49,6 +51,11 @@ class Mechanism(ABC):
         """Whether `gdp` is the mechanism's whole trade-off curve (a Gaussian) and not only a bound on it."""
         return False
 
+    def zcdp(self) -> float | None:
+        """A ρ such that the mechanism is ρ-zCDP (RDP at most αρ at every order); None if no finite one is known."""
+        mu = self.gdp()
+        return None if mu is None else mu * mu / 2
+
     @abstractmethod
     def rdp(self, orders: Floats) -> Floats:
         """Upper bounds on the Rényi divergence at each order > 1, over both directions; inf where there is none."""
@@ -57,6 +64,33 @@ class Mechanism(ABC):
     def pairs(self) -> tuple[Pair, Pair]:
         """Dominating pairs for the two directions (remove, add); the same object twice if one serves both."""
 
+    def attained_pairs(self) -> tuple[Pair, Pair] | None:
+        """Pairs that some neighbouring data of some mechanism of this description attain, for lower bounds.
+
+        By default the dominating pairs themselves; None where nothing better than zero is known.
+        """
+        return self.pairs()
+
+    def as_replace_one(self) -> Mechanism:
+        """The same release under replace-one, through a proved conversion from add-remove."""
+        raise IncompatibleError(f"no proved conversion of a {self.type} from {self.adjacency} to replace-one is known.")
+
+    def sampler(self) -> str:
+        """How records are drawn: none, poisson, fixed-size, cyclic or shuffled."""
+        return "none"
+
+    def theorem(self) -> str:
+        """What the dominating pair rests on, in a few words."""
+        return ""
+
+    def assumptions(self) -> tuple[str, ...]:
+        """What the reader must make sure of for the guarantee to hold."""
+        return ()
+
+    def warnings(self) -> tuple[str, ...]:
+        """What the reader should be told even though the guarantee holds."""
+        return ()
+
     @abstractmethod
     def spec(self) -> Mapping[str, Any]:
-        """The entry of a spec's `mechanisms` list that reads back as this mechanism."""
+        """The entry of a spec's `mechanisms` list that, under `adjacency`, reads back as this mechanism."""

@@ -1,0 +1,132 @@
+"""The largest simple H below a given one: chords between grid points, pushed down by the gap to the tangents."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcalc.mechanisms.base import Floats
+
+
+def push_down(mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, *, step: float, theta: float) -> Floats:
+    """Masses on the edges of the cells whose H is nowhere above the H of the cells' contents.
+
+    Inside a cell H is at least its two tangents at the edges, which meet at r = mass / Q-mass. With λ the Q-share of
+    the upper edge, the chord is above that corner by g = bΔλ(1-λ). Lowering the chords by e_j at the edges, where
+    (1-λ)e_j + λe_{j+1} ≥ g in each cell, gives a function below H; e_j may not exceed what H has there above its
+    asymptotes. Its convex minorant is again below H. Cells where no such e exists have their loss rounded down.
+    """
+    masses = np.zeros(len(mass) + 1)
+    bad = spread <= 0
+    for _ in range(4):
+        keep = np.where(bad, 0.0, 1.0)
+        pushed, bad_now = _push(mass * keep, spread * keep, lifted * keep, doubt * keep, step, theta)
+        if not np.any(bad_now & ~bad):
+            masses[:-1] = mass * (1 - keep)
+            return masses + pushed
+        bad = bad | bad_now
+    masses[:-1] = mass
+    return masses
+
+
+def _push(
+    mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, step: float, theta: float
+) -> tuple[Floats, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    rise = np.exp(theta * step)
+    low = np.maximum(lifted - doubt, 0.0)
+    chords = np.zeros(len(mass) + 1)
+    chords[:-1] = mass - low
+    chords[1:] += low * rise
+    safe = np.where(spread > 0, spread, 1.0)
+    share = np.clip(lifted * np.exp(-step) / safe, 0.0, 1.0)
+    corner = np.minimum(share * (1 - share) + doubt / safe, 0.25)
+    gap = spread * np.expm1(step) * corner * (1 + 1e-12)
+    cap_right, cap_left = _room(chords, step, theta)
+    cap = np.minimum(cap_right, cap_left)
+    down = np.zeros(len(chords))
+    down[:-1] = gap
+    down[1:] = np.maximum(down[1:], gap * rise)
+    down = np.minimum(down, cap)
+    down = _repair(down, gap, share, cap, cap_right, cap_left, rise)
+    short = gap - (1 - share) * down[:-1] - share * down[1:] / rise
+    bad = short > 1e-9 * gap
+    return _minorant(chords - _second_difference(down, step, rise), step, theta), bad
+
+
+def _repair(
+    down: Floats, gap: Floats, share: Floats, cap: Floats, cap_right: Floats, cap_left: Floats, rise: float
+) -> Floats:
+    """Where an edge is at its cap, let the other edge of the cell make up for it."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        need_left = (gap - share * down[1:] / rise) / (1 - share)
+        need_right = (gap - (1 - share) * down[:-1]) / share * rise
+    short = gap > (1 - share) * down[:-1] + share * down[1:] / rise
+    from_right = short & (cap_right[1:] <= cap_left[1:])
+    from_left = short & ~from_right
+    repaired = down.copy()
+    repaired[:-1] = np.where(from_right, np.maximum(repaired[:-1], need_left), repaired[:-1])
+    repaired[1:] = np.where(from_left, np.maximum(repaired[1:], need_right), repaired[1:])
+    return np.minimum(repaired, cap)
+
+
+def _room(chords: Floats, step: float, theta: float) -> tuple[Floats, Floats]:
+    """How far H is above its right asymptote (0) and its left one, at each edge: sums of positive terms."""
+    tail = _recursive_sum(chords, -(1 + theta) * step)
+    right = np.expm1(step) * (tail + _recursive_sum(tail, -theta * step))
+    with np.errstate(over="ignore", invalid="ignore"):
+        head = _recursive_sum(chords[::-1], (1 + theta) * step)[::-1]
+        left = -np.expm1(-step) * (head + _recursive_sum(head[::-1], theta * step)[::-1])
+    return right, np.where(np.isnan(left), np.inf, left)
+
+
+def _recursive_sum(x: Floats, log_factor: float) -> Floats:
+    """y_j = Σ_{k>j} x_k f^{k-j}, in blocks so that no power of f leaves the range of doubles."""
+    n = len(x)
+    block = n if log_factor == 0 else max(1, min(n, int(200 / abs(log_factor))))
+    result = np.zeros(n)
+    carry = 0.0
+    for end in range(n, 0, -block):
+        start = max(0, end - block)
+        powers = np.exp(log_factor * np.arange(end - start))
+        suffix = np.cumsum((x[start:end] * powers)[::-1])[::-1]
+        beyond = np.append(suffix[1:], 0.0) + carry * powers[-1] * np.exp(log_factor)
+        result[start:end] = beyond / powers
+        carry = result[start] + x[start]
+    return result
+
+
+def _second_difference(down: Floats, step: float, rise: float) -> Floats:
+    """What lowering H by `down` at the edges takes from the mass of each."""
+    after = np.append(down[1:], 0.0) / rise
+    before = np.insert(down[:-1], 0, 0.0) * rise
+    return (after - down) / np.expm1(step) - (down - before) / -np.expm1(-step)
+
+
+def _minorant(masses: Floats, step: float, theta: float) -> Floats:
+    """The masses of the convex minorant: a knot of negative mass is replaced by the chord over it."""
+    negative = [int(k) for k in np.flatnonzero(masses < 0)]
+    if not negative:
+        return masses
+    values = masses.copy()
+    previous: dict[int, int] = {}
+    following: dict[int, int] = {}
+    last = len(values) - 1
+    removed: set[int] = set()
+    while negative:
+        j = negative.pop()
+        if j in removed or values[j] >= 0:
+            continue
+        i, k = previous.get(j, j - 1), following.get(j, j + 1)
+        if i < 0 or k > last:
+            values[j] = 0.0  # an end of the support: its cap makes it negative by rounding only
+            continue
+        left, right = (j - i) * step, (k - j) * step
+        whole = np.expm1(left + right)
+        to_left = -np.expm1(-right) / -np.expm1(-left - right)
+        to_right = np.expm1(left) / whole
+        values[i] += values[j] * to_left * np.exp(-(1 + theta) * left)
+        values[k] += values[j] * to_right * np.exp((1 + theta) * right)
+        values[j] = 0.0
+        removed.add(j)
+        following[i], previous[k] = k, i
+        negative.extend(n for n in (i, k) if values[n] < 0)
+    return np.maximum(values, 0.0)

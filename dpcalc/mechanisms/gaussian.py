@@ -1,0 +1,56 @@
+"""The Gaussian mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from dpcalc.guarantee import Adjacency
+from dpcalc.mechanisms.base import Floats, Mechanism, Pair
+from dpcalc.mechanisms.pairs import GaussianPair
+from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gaussian(Mechanism):
+    """Gaussian noise of standard deviation noise_multiplier × sensitivity, the sensitivity under `adjacency`.
+
+    Exactly (1 / noise_multiplier)-GDP (Dong, Roth, Su 2022, Theorem 1).
+    """
+
+    type: ClassVar[str] = "gaussian"
+
+    noise_multiplier: float
+    adjacency: Adjacency = "add-remove"
+
+    def __post_init__(self) -> None:
+        expect_positive("noise_multiplier", self.noise_multiplier)
+        expect_adjacency(self.adjacency)
+
+    @cached_property
+    def _pair(self) -> GaussianPair:
+        return GaussianPair(1 / self.noise_multiplier)
+
+    def gdp(self) -> float | None:
+        return 1 / self.noise_multiplier
+
+    def gdp_is_exact(self) -> bool:
+        return True
+
+    def rdp(self, orders: Floats) -> Floats:
+        return orders / (2 * self.noise_multiplier**2)
+
+    def pairs(self) -> tuple[Pair, Pair]:
+        return self._pair, self._pair
+
+    def as_replace_one(self) -> Mechanism:
+        """Replacing a record moves the query by at most a removal and an addition: twice the sensitivity."""
+        return Gaussian(noise_multiplier=self.noise_multiplier / 2, adjacency="replace-one")
+
+    def theorem(self) -> str:
+        return "Gaussian mechanism, exactly 1/σ-GDP"
+
+    def spec(self) -> Mapping[str, Any]:
+        return {"type": self.type, "noise_multiplier": self.noise_multiplier}

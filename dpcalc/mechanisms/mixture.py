@@ -1,0 +1,132 @@
+"""Pairs made by sampling: mixtures, their symmetrisation C_p, and groups of two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcalc.accounting.subsampled_gaussian import log_mgf as subsampled_log_mgf
+from dpcalc.mechanisms.base import Complexes, Floats, Pair
+from dpcalc.mechanisms.pairs import GaussianPair, PointPair, ReversedPair, point_pair_of_profile
+
+
+@dataclass(frozen=True)
+class MixturePair:
+    """((1-q)Q + qP, Q) for the pair (P, Q): the loss l becomes log(1 - q + q e^l)."""
+
+    pair: Pair
+    rate: float
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        a, b = self.pair.masses(self._base_loss(edges))
+        return (1 - self.rate) * b + self.rate * a, b
+
+    def _base_loss(self, losses: Floats) -> Floats:
+        """log((e^l - 1 + q) / q), -∞ where the mixture never is."""
+        scaled = np.maximum(np.expm1(np.minimum(losses, 30.0)) / self.rate, -1.0)
+        with np.errstate(divide="ignore"):
+            near = np.log1p(scaled)
+        far = losses - np.log(self.rate) + np.log1p(-(1 - self.rate) * np.exp(-np.maximum(losses, 30.0)))
+        return np.where(losses > 30.0, far, near)
+
+    def log_mgf(self, exponents: Complexes) -> Complexes | None:
+        if self.rate == 1.0:
+            return self.pair.log_mgf(exponents)
+        if isinstance(self.pair, GaussianPair):
+            # ReversedPair asks at -1-λ, which is E_Q under the other direction: one formula serves both.
+            return np.asarray(subsampled_log_mgf(exponents, 1 / self.pair.mu, self.rate, "remove"))
+        if isinstance(self.pair, PointPair):
+            return self._mixed_points(self.pair).log_mgf(exponents)
+        return None
+
+    def _mixed_points(self, base: PointPair) -> PointPair:
+        losses = np.log1p(self.rate * np.expm1(base.losses))
+        return PointPair(losses, (1 - self.rate) * base.q + self.rate * base.p, base.q, base.p_infinite, base.q_infinite)
+
+
+@dataclass(frozen=True)
+class SymmetrisedPair:
+    """The pair with H(t) of `pair` for t ≥ 1 and 1 - t + t H(1/t) below: C_p of Bok et al. (Proposition D.4).
+
+    Both directions in one: losses above 0 as `pair` has them, below 0 mirrored, and an atom at 0.
+    """
+
+    pair: Pair
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        above = np.append(np.maximum(edges, 0.0), np.inf)
+        below = np.append(np.maximum(-edges[::-1], 0.0), np.inf)
+        # `above` starts with an edge at 0 where some edge is not positive; the first cell is what lies below it.
+        a_up, b_up = self._upper(above)
+        b_down, a_down = self._upper(below)
+        a = a_up + a_down[::-1]
+        b = b_up + b_down[::-1]
+        total_p, total_q = self._positive()
+        atom = max(0.0, 1 - total_p - total_q)
+        cell = int(np.searchsorted(edges, 0.0, side="right"))
+        a[cell] += atom
+        b[cell] += atom
+        return a, b
+
+    def _upper(self, edges_and_infinity: Floats) -> tuple[Floats, Floats]:
+        """Masses of the cells between the edges, of losses above 0 only; the first cell reaches down to 0."""
+        edges = edges_and_infinity[:-1]
+        a, b = self.pair.masses(np.concatenate(([0.0], edges)))
+        return a[1:], b[1:]
+
+    def _positive(self) -> tuple[float, float]:
+        a, b = self.pair.masses(np.array([0.0]))
+        return float(a[1]), float(b[1])
+
+    def log_mgf(self, exponents: Complexes) -> Complexes | None:
+        return None
+
+
+def log_mgf_rdp(pairs: tuple[Pair, Pair], orders: Floats) -> Floats | None:
+    """The Rényi divergence of the worse pair at each order, a shade above its quadrature; None without a transform."""
+    worst = np.zeros_like(orders)
+    for pair in dict.fromkeys(pairs):
+        value = pair.log_mgf((orders - 1).astype(np.complex128))
+        if value is None:
+            return None
+        worst = np.maximum(worst, value.real / (orders - 1))
+    return np.asarray(worst * (1 + 1e-11))
+
+
+def group_of_two(first: Pair, second: Pair) -> PointPair:
+    """A pair for one step of `first` and then one of `second` between three data sets in a chain.
+
+    If δ_a and δ_b hold for the two steps, inf over ε_a + ε_b = ε of δ_b(ε_b) + e^{ε_b} δ_a(ε_a) holds for both.
+    """
+    losses = _profile_grid(first, second)
+    both = np.minimum(_chain(first, second, losses), _chain(second, first, losses))
+    one_side = np.maximum(_profile(first, losses), _profile(second, losses))
+    return point_pair_of_profile(losses, np.maximum(both, one_side))
+
+
+def _profile(pair: Pair, losses: Floats) -> Floats:
+    """δ at each of the increasing losses: P(L > ε) - e^ε Q(L > ε), summed from cells so that nothing cancels much."""
+    a, b = pair.masses(losses)
+    p_above = np.cumsum(a[::-1])[::-1][1:]
+    q_above = np.cumsum(b[::-1])[::-1][1:]
+    return np.clip(p_above - np.exp(losses) * q_above, 0.0, 1.0) + 4e-16 * p_above
+
+
+def _chain(first: Pair, second: Pair, losses: Floats) -> Floats:
+    delta_first, delta_second = _profile(first, losses), _profile(second, losses)
+    best = np.ones_like(losses)
+    splits = np.arange(0, len(losses), max(1, len(losses) // 256))
+    for i in splits:
+        rest = np.interp(losses - losses[i], losses, np.arange(len(losses)), left=-1.0)
+        index = np.floor(rest).astype(int)
+        value = np.where(index >= 0, delta_second[index] + np.exp(losses - losses[i]) * delta_first[i], 1.0)
+        best = np.minimum(best, value)
+    return best
+
+
+def _profile_grid(first: Pair, second: Pair) -> Floats:
+    reach = 1e-3
+    while reach < 2000 and max(_profile(pair, np.array([reach]))[0] for pair in (first, second)) > 1e-80:
+        reach *= 1.3
+    return np.linspace(-2 * reach, 2 * reach, 4001)

@@ -1,0 +1,103 @@
+"""Dominating pairs that several mechanisms share: Gaussian, finitely many points, and pairs made from pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from dpcalc.mechanisms.base import Complexes, Floats, Pair
+
+
+def cells_from_tails(below: Floats, above: Floats) -> Floats:
+    """Masses of the cells between edges, from the mass below and above each edge, whichever is smaller there."""
+    left = np.diff(below)
+    right = -np.diff(above)
+    inner = np.where(below[1:] <= above[:-1], left, right)
+    return np.maximum(np.concatenate((below[:1], inner, above[-1:])), 0.0)
+
+
+@dataclass(frozen=True)
+class GaussianPair:
+    """N(μ, 1) against N(0, 1): the loss is N(μ²/2, μ²)."""
+
+    mu: float
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        center = edges / self.mu
+        under_p, under_q = center - self.mu / 2, center + self.mu / 2
+        return (
+            cells_from_tails(ndtr(under_p), ndtr(-under_p)),
+            cells_from_tails(ndtr(under_q), ndtr(-under_q)),
+        )
+
+    def log_mgf(self, exponents: Complexes) -> Complexes | None:
+        return exponents * (1 + exponents) * (self.mu * self.mu / 2)
+
+
+@dataclass(frozen=True, eq=False)
+class PointPair:
+    """A pair on finitely many points: increasing losses with their P- and Q-masses, and the masses at ±∞."""
+
+    losses: Floats
+    p: Floats
+    q: Floats
+    p_infinite: float = 0.0
+    q_infinite: float = 0.0
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        cell = np.searchsorted(edges, self.losses, side="right")
+        a = np.bincount(cell, weights=self.p, minlength=len(edges) + 1).astype(np.float64)
+        b = np.bincount(cell, weights=self.q, minlength=len(edges) + 1).astype(np.float64)
+        a[-1] += self.p_infinite
+        b[0] += self.q_infinite
+        return a, b
+
+    def log_mgf(self, exponents: Complexes) -> Complexes | None:
+        if self.p_infinite > 0:
+            return None
+        inside = self.p > 0
+        terms = np.multiply.outer(exponents, self.losses[inside]) + np.log(self.p[inside])
+        top = terms.real.max(axis=-1)
+        summed: Complexes = np.log(np.exp(terms - top[..., None]).sum(axis=-1)) + top
+        return summed
+
+
+@dataclass(frozen=True)
+class ReversedPair:
+    """(Q, P) for the pair (P, Q)."""
+
+    pair: Pair
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        a, b = self.pair.masses(-edges[::-1])
+        return b[::-1], a[::-1]
+
+    def log_mgf(self, exponents: Complexes) -> Complexes | None:
+        return self.pair.log_mgf(-1 - exponents)
+
+
+def point_pair_of_profile(losses: Floats, profile: Floats) -> PointPair:
+    """A pair that dominates every mechanism with δ(ε_j) ≤ profile_j, at increasing ε_j.
+
+    H(e^ε) = δ(ε) is convex in t = e^ε and at most the profile at the ε_j, so it is at most the convex minorant of
+    the profile's values there, joined to H(0) = 1; what is left beyond the last ε_j is mass at infinity.
+    """
+    t = np.concatenate(([0.0], np.exp(losses)))
+    value = np.concatenate(([1.0], np.minimum(profile, 1.0)))
+    value = np.maximum(value, np.maximum(1 - t, 0.0))
+    hull: list[int] = []
+    for i in range(len(t)):
+        while len(hull) > 1:
+            j, k = hull[-1], hull[-2]
+            if (value[j] - value[k]) * (t[i] - t[j]) < (value[i] - value[j]) * (t[j] - t[k]):
+                break
+            hull.pop()
+        hull.append(i)
+    knots, heights = t[hull], value[hull]
+    slopes = np.append(np.diff(heights) / np.diff(knots), 0.0)
+    q = np.maximum(np.diff(slopes), 0.0)
+    p = q * knots[1:]
+    # A rounded second difference may be a little too small.
+    return PointPair(np.log(knots[1:]), p * (1 + 1e-12), q, float(heights[-1]), max(0.0, 1 - float(q.sum())))

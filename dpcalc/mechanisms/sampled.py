@@ -1,0 +1,249 @@
+"""Sampling as a wrapper on a mechanism, for every combination of sampler and adjacency that has a proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpcalc.errors import IncompatibleError
+from dpcalc.guarantee import Adjacency
+from dpcalc.mechanisms.base import Floats, Mechanism, Pair
+from dpcalc.mechanisms.mixture import MixturePair, SymmetrisedPair, group_of_two, log_mgf_rdp
+from dpcalc.mechanisms.pairs import ReversedPair
+from dpcalc.mechanisms.validation import expect_rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sampled(Mechanism):
+    """What the samplers share: a base mechanism, run on a random batch."""
+
+    base: Mechanism
+    sampling_rate: float
+
+    def __post_init__(self) -> None:
+        expect_rate("sampling_rate", self.sampling_rate)
+        if self.base.sampler() != "none":
+            raise IncompatibleError(f"cannot sample a mechanism that is already sampled ({self.base.sampler()}).")
+
+    def sampler(self) -> str:
+        return self.scheme
+
+    scheme: ClassVar[str]
+    type: ClassVar[str] = "sampled"
+
+    def rdp(self, orders: Floats) -> Floats:
+        """The exact Rényi divergence where the pairs have a transform; never more than the base's.
+
+        Sampling first never weakens a mechanism: both divergences are jointly quasi-convex.
+        """
+        bound = self._unsampled().rdp(orders)
+        if self.sampling_rate == 1.0:
+            return bound
+        exact = log_mgf_rdp(self.pairs(), orders)
+        return bound if exact is None else np.minimum(bound, exact)
+
+    def gdp(self) -> float | None:
+        return self._unsampled().gdp()
+
+    def gdp_is_exact(self) -> bool:
+        return self.sampling_rate == 1.0 and self._unsampled().gdp_is_exact()
+
+    def zcdp(self) -> float | None:
+        return self._unsampled().zcdp()
+
+    def _unsampled(self) -> Mechanism:
+        """The mechanism on all records, under this adjacency: what a rate of one gives."""
+        return self.base
+
+    def assumptions(self) -> tuple[str, ...]:
+        return self.base.assumptions()
+
+    def spec(self) -> Mapping[str, Any]:
+        return {**self.base.spec(), "sampling": {"scheme": self.scheme, "rate": self.sampling_rate}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoissonSampled(_Sampled):
+    """The base mechanism on a batch that holds each record independently with probability `sampling_rate`.
+
+    Add-remove: ((1-q)Q + qP, Q) and (Q, (1-q)Q + qP) dominate the two directions (Zhu, Dong, Wang 2022, Thm 11).
+    Replace-one, `base` stated for adding or removing one record: one removal and one addition, composed as a group.
+    """
+
+    scheme: ClassVar[str] = "poisson"
+
+    adjacency: Adjacency = "add-remove"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.base.adjacency != "add-remove":
+            raise IncompatibleError(
+                "Poisson sampling needs the base mechanism under add-remove: amplification compares a batch with and "
+                f"without one record, and this one is stated under {self.base.adjacency}."
+            )
+
+    @cached_property
+    def _one_record(self) -> tuple[Pair, Pair]:
+        remove, add = self.base.pairs()
+        if self.sampling_rate == 1.0:
+            return remove, add
+        mixture = MixturePair(remove, self.sampling_rate)
+        return mixture, ReversedPair(mixture if add is remove else MixturePair(ReversedPair(add), self.sampling_rate))
+
+    @cached_property
+    def _pairs(self) -> tuple[Pair, Pair]:
+        if self.adjacency == "add-remove":
+            return self._one_record
+        if self.sampling_rate == 1.0:
+            return self._unsampled().pairs()
+        pair = group_of_two(*self._one_record)
+        return pair, pair
+
+    def pairs(self) -> tuple[Pair, Pair]:
+        return self._pairs
+
+    def attained_pairs(self) -> tuple[Pair, Pair] | None:
+        """Replacing a record by one that contributes nothing is a removal."""
+        if self.base.attained_pairs() != self.base.pairs():
+            return None
+        return self._one_record
+
+    def _unsampled(self) -> Mechanism:
+        return self.base if self.adjacency == "add-remove" else self.base.as_replace_one()
+
+    def theorem(self) -> str:
+        if self.adjacency == "add-remove":
+            return "Poisson subsampling, both directions (Zhu, Dong, Wang 2022, Theorem 11)"
+        return "Poisson subsampling; replace-one as a group of one removal and one addition"
+
+    def assumptions(self) -> tuple[str, ...]:
+        lines = (*super().assumptions(), "each record enters each batch independently with the stated rate")
+        if self.adjacency == "replace-one":
+            lines += ("the stated sensitivity also bounds the effect of adding or removing one record",)
+        return lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedSizeSampled(_Sampled):
+    """The base mechanism on a uniform batch of fixed size, drawn without replacement: rate = batch / data set size.
+
+    Replace-one: C_p of the base's trade-off curve (Bok et al., Definition 4.7, Proposition D.4).
+    Add-remove: a batch holds the record with probability γ, and then becomes a batch of the other data set by
+    *replacing* it; so ((1-γ)Q + γP, Q), with (P, Q) dominating the base under replace-one, and its reverse dominate
+    by advanced joint convexity (Balle, Barthe, Gaboardi 2018, Theorem 2).
+    """
+
+    scheme: ClassVar[str] = "fixed-size"
+
+    @property
+    def adjacency(self) -> Adjacency:  # type: ignore[override]
+        return self.base.adjacency
+
+    def _replaced(self) -> Mechanism:
+        return self.base if self.base.adjacency == "replace-one" else self.base.as_replace_one()
+
+    @cached_property
+    def _pairs(self) -> tuple[Pair, Pair]:
+        first, second = self._replaced().pairs()
+        if self.base.adjacency == "replace-one":
+            if first is not second:
+                raise IncompatibleError("fixed-size sampling under replace-one needs a base with a symmetric pair.")
+            pair: Pair = first if self.sampling_rate == 1.0 else SymmetrisedPair(MixturePair(first, self.sampling_rate))
+            return pair, pair
+        mixture = MixturePair(first, self.sampling_rate)
+        return mixture, ReversedPair(mixture if second is first else MixturePair(ReversedPair(second), self.sampling_rate))
+
+    def pairs(self) -> tuple[Pair, Pair]:
+        return self._pairs
+
+    def attained_pairs(self) -> tuple[Pair, Pair] | None:
+        """Under add-remove, if all other records contribute nothing, only the record itself is there or not."""
+        if self.base.attained_pairs() != self.base.pairs():
+            return None
+        if self.base.adjacency == "replace-one":
+            return self._pairs
+        remove, add = self.base.pairs()
+        mixture = MixturePair(remove, self.sampling_rate)
+        return mixture, ReversedPair(mixture if add is remove else MixturePair(ReversedPair(add), self.sampling_rate))
+
+    def _unsampled(self) -> Mechanism:
+        return self._replaced()
+
+    def gdp_is_exact(self) -> bool:
+        return self.base.adjacency == "replace-one" and super().gdp_is_exact()
+
+    def theorem(self) -> str:
+        if self.base.adjacency == "replace-one":
+            return "sampling without replacement, C_p of the base (Bok et al., Proposition D.4)"
+        return "sampling without replacement, coupled by replacing one record (advanced joint convexity)"
+
+    def assumptions(self) -> tuple[str, ...]:
+        return (*super().assumptions(), "each batch is a uniform draw of fixed size without replacement")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OncePerEpoch(Mechanism):
+    """The base mechanism on batches that together hold each record once: un-amplified, and once for the whole epoch.
+
+    The batches of an epoch are disjoint, so by parallel composition one record meets one release of the base. A
+    shuffle before each epoch is accounted for in the same way: no amplification is claimed for it.
+    """
+
+    type: ClassVar[str] = "once-per-epoch"
+
+    base: Mechanism
+    shuffled: bool = False
+
+    def __post_init__(self) -> None:
+        if self.base.sampler() != "none":
+            raise IncompatibleError(f"cannot sample a mechanism that is already sampled ({self.base.sampler()}).")
+
+    @property
+    def adjacency(self) -> Adjacency:  # type: ignore[override]
+        return self.base.adjacency
+
+    def gdp(self) -> float | None:
+        return self.base.gdp()
+
+    def gdp_is_exact(self) -> bool:
+        return self.base.gdp_is_exact()
+
+    def zcdp(self) -> float | None:
+        return self.base.zcdp()
+
+    def rdp(self, orders: Floats) -> Floats:
+        return self.base.rdp(orders)
+
+    def pairs(self) -> tuple[Pair, Pair]:
+        return self.base.pairs()
+
+    def attained_pairs(self) -> tuple[Pair, Pair] | None:
+        return None if self.shuffled else self.base.attained_pairs()
+
+    def as_replace_one(self) -> Mechanism:
+        return OncePerEpoch(base=self.base.as_replace_one(), shuffled=self.shuffled)
+
+    def sampler(self) -> str:
+        return "shuffled" if self.shuffled else "cyclic"
+
+    def theorem(self) -> str:
+        return "disjoint batches: one un-amplified release per epoch (parallel composition)"
+
+    def assumptions(self) -> tuple[str, ...]:
+        one = "each record is used exactly once per epoch, in batches that do not depend on the data"
+        return (*self.base.assumptions(), one, "the count is the number of epochs")
+
+    def warnings(self) -> tuple[str, ...]:
+        if not self.shuffled:
+            return ()
+        return (
+            "shuffled batches are accounted for without amplification: a Poisson figure does not hold for them and "
+            "can be far too small",
+        )
+
+    def spec(self) -> Mapping[str, Any]:
+        return {**self.base.spec(), "sampling": {"scheme": self.sampler()}}

@@ -1,0 +1,44 @@
+"""Checks on parameters, with messages that name the parameter, its value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+
+from dpcalc.errors import InputError
+from dpcalc.guarantee import ADJACENCIES
+
+
+def expect_positive(name: str, value: float) -> None:
+    """A finite number above zero."""
+    _expect(name, value, f"in (0, {math.inf})", 0 < value < math.inf)
+
+
+def expect_non_negative(name: str, value: float) -> None:
+    """A finite number, zero or above."""
+    _expect(name, value, f"in [0, {math.inf})", 0 <= value < math.inf)
+
+
+def expect_rate(name: str, value: float) -> None:
+    """A probability above zero."""
+    _expect(name, value, "in (0, 1]", 0 < value <= 1)
+
+
+def expect_probability(name: str, value: float) -> None:
+    """A probability below one."""
+    _expect(name, value, "in [0, 1)", 0 <= value < 1)
+
+
+def expect_whole(name: str, value: float, *, low: int = 1) -> None:
+    """A whole number, at least `low`."""
+    _expect(name, value, f"to be a whole number, at least {low}", math.isfinite(value) and value == int(value) >= low)
+
+
+def expect_adjacency(value: str) -> None:
+    """One of the two neighbouring relations."""
+    if value not in ADJACENCIES:
+        raise InputError(f"Expected adjacency={value} to be one of {', '.join(ADJACENCIES)}.")
+
+
+def _expect(name: str, value: float, allowed: str, holds: bool) -> None:
+    if not holds:
+        raise InputError(f"Expected {name}={value} {allowed}.")
