@@ -48,7 +48,9 @@ def _push(
     down = np.minimum(down, cap)
     down = _repair(down, gap, share, cap, cap_right, cap_left, rise)
     short = gap - (1 - share) * down[:-1] - share * down[1:] / rise
-    bad = short > 1e-9 * gap
+    # With both edges on an asymptote the result is that asymptote on the whole cell, which is below H anyway.
+    on_right, on_left = down >= cap_right * (1 - 1e-12), down >= cap_left * (1 - 1e-12)
+    bad = (short > 1e-9 * gap) & ~(on_right[:-1] & on_right[1:]) & ~(on_left[:-1] & on_left[1:])
     return _minorant(chords - _second_difference(down, step, rise), step, theta), bad
 
 
