@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NoReturn, Union
+from typing import NoReturn, TypeAlias
 
 from dpcalc.errors import InputError
 
-Content = Union[str, list["Node"], dict[str, "Node"]]
+Content: TypeAlias = "str | list[Node] | dict[str, Node]"
 
 MISSING_WORDS = ("", "~", "null", "Null", "NULL")
 

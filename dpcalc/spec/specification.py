@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from dpcalc.errors import DpcalcError, IncompatibleError, InputError
@@ -28,7 +28,7 @@ class Document:
     entries: tuple[Node, ...]
     adjacency: Adjacency | None = None
     delta: float | None = None
-    budget: Budget = Budget()
+    budget: Budget = field(default_factory=Budget)
     status: Status = "certified"
     assumptions: tuple[str, ...] = ()
 

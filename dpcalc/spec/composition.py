@@ -1,0 +1,139 @@
+"""What the entries of specs cost together, and each of them on its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpcalc.accounting.compose import compose
+from dpcalc.conversions import rdp_epsilon
+from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee, weakest_status
+from dpcalc.mechanisms.base import Mechanism
+from dpcalc.report import rounded_up
+from dpcalc.spec.entries import Entry
+from dpcalc.spec.specification import Document, common_adjacency
+
+Part = tuple[Mechanism, int]
+
+# So many different entries are accounted for one by one as tightly as their sum; more of them by RDP, which is quick.
+_TIGHT_ENTRIES = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked of a composition: ε at `delta` or δ at `epsilon`, by which accountant, how tightly."""
+
+    delta: float | None = None
+    epsilon: float | None = None
+    accountant: str = "auto"
+    tolerance: float = 1e-3
+
+    def ask(self, parts: Sequence[Part]) -> Guarantee:
+        """The guarantee of mechanisms composed."""
+        return compose(
+            parts, delta=self.delta, epsilon=self.epsilon, accountant=self.accountant, tolerance=self.tolerance
+        )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One entry on its own: an upper bound on its ε at the δ of the total, and its share of the total loss."""
+
+    entry: Entry
+    epsilon: float | None
+    share: float | None
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The guarantee of all entries, the cost of each, and what Poisson sampling would give for shuffled ones."""
+
+    guarantee: Guarantee
+    costs: tuple[Cost, ...]
+    if_poisson: Guarantee | None = None
+
+    @property
+    def limiting(self) -> Cost:
+        """The entry that costs most."""
+        return max(self.costs, key=lambda cost: (cost.share or 0.0, cost.epsilon or 0.0))
+
+
+def read_entries(documents: Sequence[Document], asked: Adjacency | None) -> list[Entry]:
+    """The entries of all documents under one adjacency."""
+    adjacency = common_adjacency(documents, asked)
+    return [entry for document in documents for entry in document.read(adjacency)]
+
+
+def compose_entries(entries: Sequence[Entry], question: Question) -> Guarantee:
+    """The guarantee of entries composed, as trustworthy as the least of them, and composable again."""
+    guarantee = question.ask([(entry.mechanism, entry.count) for entry in entries])
+    return replace(
+        guarantee,
+        status=weakest_status([guarantee.status, *(entry.status for entry in entries)]),
+        mechanisms=tuple(entry.spec() for entry in entries),
+    )
+
+
+def compose_documents(
+    documents: Sequence[Document], question: Question, adjacency: Adjacency | None = None
+) -> Composition:
+    """The composition of all that the documents list."""
+    entries = read_entries(documents, adjacency)
+    guarantee = compose_entries(entries, question)
+    carried = dict.fromkeys((*guarantee.assumptions, *(line for d in documents for line in d.assumptions)))
+    guarantee = replace(guarantee, assumptions=tuple(carried))
+    if_poisson = None
+    if any(entry.poisson for entry in entries):
+        if_poisson = question.ask([entry.poisson or (entry.mechanism, entry.count) for entry in entries])
+        guarantee = guarantee.with_warnings(_difference(guarantee, if_poisson, question))
+    return Composition(guarantee, _costs(entries, guarantee, question), if_poisson)
+
+
+def _difference(guarantee: Guarantee, if_poisson: Guarantee, question: Question) -> str:
+    quantity = "delta" if question.delta is None else "epsilon"
+    symbol = "δ" if question.delta is None else "ε"
+    ours, theirs = getattr(guarantee, quantity), getattr(if_poisson, quantity)
+    return (
+        f"batches are shuffled: {symbol} = {rounded_up(ours)} holds; Poisson sampling at the same rate would give "
+        f"{rounded_up(theirs)}, which is not proved for shuffled batches and must not be reported for them"
+    )
+
+
+def _costs(entries: Sequence[Entry], guarantee: Guarantee, question: Question) -> tuple[Cost, ...]:
+    delta = guarantee.delta
+    if len(entries) == 1:
+        return (Cost(entries[0], guarantee.epsilon, 1.0),)
+    if delta is None or not 0 < delta < 1:
+        return tuple(Cost(entry, None, None) for entry in entries)
+    orders = np.array(DEFAULT_ORDERS)
+    curves = {part: part[1] * part[0].rdp(orders) for part in {(entry.mechanism, entry.count) for entry in entries}}
+    tight = len(curves) <= _TIGHT_ENTRIES
+    alone = replace(question, delta=delta, epsilon=None)
+    own: dict[Part, float | None] = {
+        part: alone.ask([part]).epsilon if tight else rdp_epsilon(orders, curve, delta)
+        for part, curve in curves.items()
+    }
+    epsilons = [own[entry.mechanism, entry.count] for entry in entries]
+    shares = _shares([curves[entry.mechanism, entry.count] for entry in entries], epsilons, delta)
+    return tuple(Cost(*cost) for cost in zip(entries, epsilons, shares, strict=True))
+
+
+def _shares(
+    curves: list[np.ndarray[tuple[int], np.dtype[np.float64]]], epsilons: list[float | None], delta: float
+) -> list[float | None]:
+    """How much of the loss each entry makes up; the shares sum to one.
+
+    RDP adds, so a share is the entry's part of the sum at the order that decides at δ. Where some entry has no finite
+    RDP (a δ of its own), the shares are those of its ε.
+    """
+    total = np.sum(curves, axis=0)
+    if np.isfinite(total).any() and total.min() > 0:
+        points = zip(DEFAULT_ORDERS, total, strict=True)
+        at = int(np.argmin([rdp_epsilon(np.array([a]), np.array([e]), delta) for a, e in points]))
+        return [float(curve[at] / total[at]) for curve in curves]
+    amounts = [epsilon or 0.0 for epsilon in epsilons]
+    whole = math.fsum(amounts)
+    return [amount / whole if 0 < whole < math.inf else None for amount in amounts]
