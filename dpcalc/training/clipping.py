@@ -105,7 +105,8 @@ class QuantileClip:
 
     def spent(self, norms: Floats) -> Floats:
         own = (np.minimum(norms / self.clip, 1) / self.noise_multiplier) ** 2 + (2 * self._counting) ** -2
-        return np.minimum(1, self._total * np.sqrt(own))
+        shares: Floats = np.minimum(1, self._total * np.sqrt(own))
+        return shares
 
     def release(self, sums: Floats, within: float, *, batch_size: int, noise: Noise) -> Floats:
         deviation = self.noise_multiplier * self.clip
@@ -135,11 +136,15 @@ class OnlineClip:
         self._direction: Floats = np.zeros(())
 
     def weights(self, norms: Floats) -> Floats:
-        return np.stack([scale_to(norms, self.clip), np.where(norms > self.clip, scale_to(norms, 0.0 * norms + 1), 0)])
+        # The second sum is of unit vectors: the directions of the gradients that the clip acts on.
+        directions = np.where(norms > self.clip, _MARGIN / np.maximum(norms, self.clip), 0.0)
+        return np.stack([scale_to(norms, self.clip), directions])
 
     def spent(self, norms: Floats) -> Floats:
         own = (np.minimum(norms / self.clip, 1) / self.noise_multiplier) ** 2
-        return np.minimum(1, self._total * np.sqrt(own + (norms > self.clip) * self._direction_noise**-2))
+        own = own + (norms > self.clip) * self._direction_noise**-2
+        shares: Floats = np.minimum(1, self._total * np.sqrt(own))
+        return shares
 
     def release(self, sums: Floats, within: float, *, batch_size: int, noise: Noise) -> Floats:  # noqa: ARG002
         deviation = self.noise_multiplier * self.clip

@@ -63,14 +63,22 @@ def load(source: str, *, test: str | None = None) -> Dataset:
     raise InputError("expected a folder of IDX files, an .npz archive or a .csv table.", where=source)
 
 
-def synthetic(records: int = 10_000, tests: int = 2_000, *, features: int = 64, classes: int = 10) -> Dataset:
-    """A built-in task, always the same: Gaussian clouds around random directions, features of norm about 1."""
+def synthetic(records: int = 10_000, tests: int = 2_000, *, side: int = 16, classes: int = 10) -> Dataset:
+    """A built-in task, always the same: small images of ten smooth shapes, shifted, scaled and noisy, in [0, 1]."""
     generator = np.random.default_rng(20_240_229)
-    centres = generator.standard_normal((classes, features)) / np.sqrt(features)
-    y = generator.integers(0, classes, records + tests)
-    x = 0.75 * centres[y] + generator.standard_normal((records + tests, features)) * 0.65 / np.sqrt(features)
-    parts = (x[:records], y[:records], x[records:], y[records:])
-    return _checked(SYNTHETIC, *parts)
+    count = records + tests
+    grid = np.arange(side)
+    centres = generator.uniform(3, side - 4, (classes, 4, 2))
+    rows, columns = (np.exp(-(((grid - centres[:, :, axis, None]) / 1.8) ** 2)) for axis in (0, 1))
+    shapes = np.einsum("kbr,kbc->krc", rows, columns)
+    y = generator.integers(0, classes, count)
+    images = shapes[y] * generator.uniform(0.4, 1.0, (count, 1, 1))
+    for axis in (1, 2):
+        shifts = generator.integers(-2, 3, count)
+        index = (grid + shifts[:, None]) % side
+        images = np.take_along_axis(images, np.expand_dims(index, 3 - axis), axis=axis)
+    x = np.clip(images + 0.3 * generator.standard_normal(images.shape), 0, 1)
+    return _checked(SYNTHETIC, x[:records], y[:records], x[records:], y[records:])
 
 
 def _checked(name: str, x_train: Any, y_train: Any, x_test: Any, y_test: Any) -> Dataset:

@@ -192,8 +192,9 @@ class Sigmoid(_WithoutParameters):
 
     def forward(self, inputs: Array, parameters: list[Array]) -> Array:  # noqa: ARG002
         half = inputs.dtype.type(0.5)
-        self._outputs: Array = half * (1 + np.tanh(half * inputs))
-        return self._outputs
+        outputs: Array = half * (1 + np.tanh(half * inputs))
+        self._outputs = outputs
+        return outputs
 
     def backward(self, signal: Array, parameters: list[Array], *, to_input: bool) -> Array:  # noqa: ARG002
         back: Array = signal * self._outputs * (1 - self._outputs)

@@ -45,7 +45,7 @@ class Noise(Protocol):
     description: str
 
     def add(self, sums: Floats, *, deviation: float, sensitivity: float) -> Floats:
-        """`sums`, whose neighbours are at most `sensitivity` away, plus Gaussian noise of `deviation` on each number."""
+        """`sums`, at most `sensitivity` from their neighbours', plus Gaussian noise of `deviation` each."""
         ...
 
     def uniforms(self, count: int) -> Floats:
@@ -113,7 +113,7 @@ def grid(count: int, *, deviation: float, sensitivity: float) -> tuple[float, fl
 
 
 def system_gaussians(count: int) -> Floats:
-    """Standard Gaussians, each (a + b + c + d)/2 of four that come from Box and Muller's transform of system entropy."""
+    """Standard Gaussians, each (a + b + c + d)/2 of four by Box and Muller's transform of system entropy."""
     pairs = -(-count * _TERMS // 2)
     uniforms = (_system_bits(2 * pairs).reshape(2, pairs) + 0.5) * 2.0**-53
     radii = np.sqrt(-2 * np.log(uniforms[0]))

@@ -1,0 +1,110 @@
+"""Last-iterate bounds for the trainer: when a regularised logistic model meets their conditions, and what they give."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpcalc.errors import InputError
+from dpcalc.guarantee import Guarantee
+from dpcalc.hidden_state.bound import COMPOSITION
+from dpcalc.hidden_state.setting import Setting
+from dpcalc.training.settings import Settings
+
+CLIPPED = (
+    "the last-iterate bound takes clipped gradients for gradients of convex, smooth losses, as Bok et al. (§D.2) do; "
+    "with more than two classes and an active clip this is not proved, so the bound is labelled approximate"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastIterate:
+    """One bound: its guarantee, and its row in `details.bounds`."""
+
+    guarantee: Guarantee
+    row: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastIterates:
+    """The bounds that apply, or the reasons why none does (empty where nobody would expect one)."""
+
+    guarantees: tuple[LastIterate, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+def last_iterate_bounds(
+    settings: Settings, records: int, *, delta: float, runs: int, classes: int, steps: int | None
+) -> LastIterates:
+    """Every last-iterate bound of `sgd-bound` for this run, under replace-one with L = 2·clip."""
+    if settings.model != "logistic" or settings.regularization == 0 or settings.filter != "none":
+        return LastIterates()
+    missing = _missing(settings)
+    if missing:
+        return LastIterates(reasons=(f"the last-iterate bound is not given: {missing}",))
+    from dpcalc.hidden_state.evaluate import bounds_of
+
+    try:
+        setting = _setting(settings, records, steps)
+        found = [bound for bound in bounds_of(setting, delta) if bound.name != COMPOSITION and bound.rho is None]
+    except InputError as error:
+        return LastIterates(reasons=(f"the last-iterate bound is not given: {error}",))
+    proved = classes == 2 or settings.clip >= largest_gradient(settings)
+    return LastIterates(guarantees=tuple(_evaluated(setting, bound, delta, runs, proved) for bound in found))
+
+
+def _missing(settings: Settings) -> str:
+    if settings.clipping != "fixed" or settings.optimizer != "sgd" or settings.momentum:
+        return "it needs a fixed clip and plain descent (--clipping fixed, --optimizer sgd, no momentum)"
+    if settings.feature_clip is None:
+        return "the smoothness of the loss is not known without --feature-clip"
+    if settings.algorithm == "sgd" and settings.adjacency == "add-remove":
+        return "it needs batches of fixed size, which sgd draws under --adjacency replace-one"
+    return ""
+
+
+def squared_input(settings: Settings) -> float:
+    """The largest squared norm of a record with its constant 1: R² + 1."""
+    assert settings.feature_clip is not None
+    return settings.feature_clip**2 + 1
+
+
+def largest_gradient(settings: Settings) -> float:
+    """‖x‖·‖p − y‖ ≤ √(R² + 1)·√2: a clip above this never acts."""
+    return math.sqrt(2 * squared_input(settings))
+
+
+def _setting(settings: Settings, records: int, steps: int | None) -> Setting:
+    batches = settings.batches(records)
+    return Setting(
+        algorithm=settings.algorithm,
+        learning_rate=settings.rate,
+        sigma=settings.noise_multiplier * settings.clip / batches.batch_size,
+        sensitivity=2 * settings.clip,
+        dataset_size=records,
+        steps=settings.planned_steps(records) if steps is None else steps,
+        batch_size=None if settings.algorithm == "gd" else batches.batch_size,
+        strong_convexity=settings.regularization,
+        # The Hessian of the cross-entropy in the scores has norm at most 1/2.
+        smoothness=squared_input(settings) / 2 + settings.regularization,
+    )
+
+
+def _evaluated(setting: Setting, bound: Any, delta: float, runs: int, proved: bool) -> LastIterate:
+    from dpcalc.accounting.compose import compose
+    from dpcalc.hidden_state.evaluate import evaluate, mechanisms_of
+
+    guarantee = evaluate(setting, [bound], delta=delta)[0].guarantee
+    if runs > 1:
+        together = compose([(m, count * runs) for m, count in mechanisms_of(setting, bound)], delta=delta)
+        guarantee = replace(together, theorem=guarantee.theorem, assumptions=guarantee.assumptions)
+    if not proved:
+        guarantee = replace(guarantee, status="approximate").with_warnings(CLIPPED)
+        if guarantee.mu is not None:
+            guarantee = replace(guarantee, mu_kind="approximate")
+    row = {"name": bound.name, "theorem": bound.theorem, "mu": guarantee.mu, "epsilon": guarantee.epsilon}
+    return LastIterate(
+        guarantee=guarantee,
+        row={**row, "adjacency": "replace-one", "guarantee": guarantee.status, "tau": bound.tau},
+    )

@@ -1,0 +1,137 @@
+"""Whole runs: from the first step or a checkpoint to the last, and a grid search under one budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from dpcalc.errors import InputError
+from dpcalc.training.data import Dataset
+from dpcalc.training.loop import DivergedError, Trainer
+from dpcalc.training.record import Log, open_log
+from dpcalc.training.settings import Settings
+
+Observe = Callable[[Trainer], None]
+
+# Seconds between checkpoints; a step that takes longer is saved at once.
+_BETWEEN_SAVES = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """Where a run leaves its traces; all of them are sensitive."""
+
+    log: str | None = None
+    checkpoint: str | None = None
+    resume: bool = False
+
+
+def run(
+    settings: Settings,
+    data: Dataset,
+    *,
+    delta: float,
+    files: Files = Files(),  # noqa: B008 - Files is immutable
+    observe: Observe = lambda _: None,
+    stream: int = 0,
+) -> Trainer:
+    """Train to the end and return the trainer; a diverged run raises, with its last state saved."""
+    trainer = Trainer(settings, data, delta=delta, track=files.log is not None, stream=stream)
+    log = _open(trainer, files)
+    saved = time.monotonic()
+    try:
+        while trainer.step < trainer.total_steps:
+            trainer.advance(log)
+            observe(trainer)
+            if files.checkpoint and time.monotonic() - saved >= _BETWEEN_SAVES:
+                _save(trainer, files.checkpoint, log)
+                saved = time.monotonic()
+        if files.checkpoint:
+            _save(trainer, files.checkpoint, log)
+    except DivergedError as error:
+        if files.checkpoint:
+            _save(trainer, files.checkpoint, log, diverged=[error.step, error.why])
+        raise
+    finally:
+        if log is not None:
+            log.close()
+    return trainer
+
+
+def _open(trainer: Trainer, files: Files) -> Log | None:
+    position: int | None = None
+    if files.resume:
+        if files.checkpoint is None:
+            raise InputError("--resume needs --checkpoint FILE, the run to go on with.")
+        facts = trainer.resume(files.checkpoint)
+        if facts["diverged"]:
+            raise DivergedError(*facts["diverged"])
+        position = facts["log_position"]
+        if (position is None) != (files.log is None):
+            raise InputError("a run is resumed with a --log if, and only if, it was started with one.")
+    elif files.checkpoint is not None and Path(files.checkpoint).exists():
+        raise InputError(
+            "this checkpoint exists; give --resume to go on with it, or remove it to spend a new budget.",
+            where=files.checkpoint,
+        )
+    if files.log is None:
+        return None
+    return open_log(files.log, trainer.batches, steps=trainer.total_steps, position=position)
+
+
+def _save(trainer: Trainer, path: str, log: Log | None, *, diverged: Sequence[Any] = ()) -> None:
+    position = None if log is None else log.position()
+    trainer.save(path, {"log_position": position, "diverged": list(diverged)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One configuration of a search: what was changed, and how it did on the test records (None: it diverged)."""
+
+    changes: Mapping[str, Any]
+    settings: Settings
+    trainer: Trainer | None = None
+    train_quality: float | None = None
+    test_quality: float | None = None
+
+
+def configurations(settings: Settings, grid: Mapping[str, Sequence[Any]]) -> list[tuple[dict[str, Any], Settings]]:
+    """Every combination of the values in `grid`, in its order."""
+    combined = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    return [(changes, settings.with_changes(changes)) for changes in combined]
+
+
+def search(
+    trials: Sequence[tuple[Mapping[str, Any], Settings]], data: Dataset, *, delta: float, observe: Observe
+) -> list[Trial]:
+    """Run every configuration. All of them are paid for, so the best on the (public) test records may be kept."""
+    if not len(data.x_test):
+        raise InputError("a grid search picks its winner on test records, and there are none; give --test-data.")
+    found = []
+    for stream, (changes, settings) in enumerate(trials):
+        try:
+            trainer = run(settings, data, delta=delta, observe=observe, stream=stream)
+        except DivergedError:
+            found.append(Trial(changes=changes, settings=settings))
+            continue
+        train, test = trainer.quality()
+        found.append(Trial(changes=changes, settings=settings, trainer=trainer, train_quality=train, test_quality=test))
+    return found
+
+
+def winner(trials: Sequence[Trial]) -> Trial:
+    """The configuration with the best test result: highest accuracy, or lowest error for an autoencoder."""
+    finished = [trial for trial in trials if trial.trainer is not None]
+    if not finished:
+        raise DivergedError(1, "every configuration of the grid has diverged")
+
+    def merit(trial: Trial) -> float:
+        assert trial.trainer is not None
+        assert trial.test_quality is not None
+        return -trial.test_quality if trial.trainer.model.reconstructs else trial.test_quality
+
+    return max(finished, key=merit)
