@@ -15,7 +15,7 @@ class Subsampled:
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """G(μ) ⊗ C_p(G(μ_1))^{⊗k_1} ⊗ …: an upper bound on what the last iterate tells, or ρ-zCDP where that is what is known.
+    """G(μ) ⊗ C_p(G(μ_1))^{⊗k_1} ⊗ …, a bound on what the last iterate tells; ρ-zCDP where that is what is known.
 
     Without `subsampled` parts the bound is plain μ-GDP. `conditions` are the preconditions, all of them checked.
     """
@@ -28,7 +28,6 @@ class Bound:
     rho: float | None = None
     tau: int | None = None
     optimal: bool = False
-    note: str = ""
 
 
 COMPOSITION = "composition"

@@ -61,7 +61,8 @@ def bounds_of(setting: Setting, delta: float) -> list[Bound]:
 def evaluate(setting: Setting, bounds: Sequence[Bound], *, delta: float, tolerance: float = 1e-3) -> list[Evaluated]:
     """Each bound with its ε at δ, in the order given."""
     return [
-        Evaluated(bound=bound, guarantee=_guarantee(setting, bound, delta=delta, tolerance=tolerance)) for bound in bounds
+        Evaluated(bound=bound, guarantee=_guarantee(setting, bound, delta=delta, tolerance=tolerance))
+        for bound in bounds
     ]
 
 

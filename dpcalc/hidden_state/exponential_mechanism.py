@@ -61,7 +61,12 @@ def strongly_log_concave_langevin(*, lipschitz: float, strong_convexity: float, 
     return Bound(
         name=GDP,
         theorem="Bok et al., Corollary 5.2" if chain.steps is None else "Bok et al., Proposition 5.1 with Theorem 4.2",
-        conditions=("F and F′ are m-strongly convex and M-smooth", _DIFFERENCE, "0 < η < 2/M", "X₀ is the same for both"),
+        conditions=(
+            "F and F′ are m-strongly convex and M-smooth",
+            _DIFFERENCE,
+            "0 < η < 2/M",
+            "X₀ is the same for both",
+        ),
         mu=ratio * lipschitz * math.sqrt(rate / 2) * ROUND_UP,
         optimal=tight,
     )
@@ -98,7 +103,9 @@ def log_concave_langevin(*, lipschitz: float, diameter: float, chain: Langevin) 
         smoothness=chain.smoothness,
         diameter=diameter,
     )
-    best = min((gradient_descent.composition(setting), gradient_descent.constrained(setting)), key=lambda bound: bound.mu)
+    best = min(
+        (gradient_descent.composition(setting), gradient_descent.constrained(setting)), key=lambda bound: bound.mu
+    )
     theorem = f"{best.theorem} with n = 1 and σ = √(2/η)"
     return Bound(name=GDP, theorem=theorem, conditions=(*conditions, "X₀ is the same for both"), mu=best.mu)
 

@@ -17,8 +17,8 @@ ALGORITHMS: tuple[Algorithm, ...] = ("gd", "cgd", "sgd")
 class Setting:
     """X ← Π_K[X - η((1/b) Σ ∇f_i(X) + Z)], Z ~ N(0, σ² I), run for `steps` steps; only the last X is released.
 
-    `sigma` is the noise on the average gradient, `sensitivity` is L, how far the gradients of two records can be apart
-    (twice the norm that gradients are clipped to), and neighbours replace one record. `strong_convexity` 0 means convex.
+    `sigma` is the noise on the average gradient, `sensitivity` is L, how far apart the gradients of two records can be
+    (twice the norm that gradients are clipped to); neighbours replace one record. `strong_convexity` 0 means convex.
     """
 
     algorithm: Algorithm
@@ -58,7 +58,8 @@ class Setting:
         _require(1 <= batch <= size, f"1 ≤ b ≤ n is needed, got b = {batch} and n = {size}")
         if self.algorithm == "cgd":
             _require(
-                size % batch == 0, f"cgd needs b to divide n (equal batches), got n/b = {size}/{batch} = {size / batch:g}"
+                size % batch == 0,
+                f"cgd needs b to divide n (equal batches), got n/b = {size}/{batch} = {size / batch:g}",
             )
 
     def _check_losses(self) -> None:
@@ -73,14 +74,15 @@ class Setting:
         assert M is not None
         _require(m is None or m <= M, f"m ≤ M is needed, got m = {m:g} and M = {M:g}" if m is not None else "")
         limit = 2 / M
+        found = f"η = {self.learning_rate:g} and 2/M = {limit:g}"
         if m is not None and D is None:
             _require(
                 self.learning_rate < limit or (m == 0 and self.learning_rate <= limit),
-                f"η < 2/M is needed (Bok et al., Theorems 4.2, 4.5, 4.9), got η = {self.learning_rate:g} and 2/M = {limit:g}",
+                f"η < 2/M is needed (Bok et al., Theorems 4.2, 4.5, 4.9), got {found}",
             )
         _require(
             self.learning_rate <= limit,
-            f"η ≤ 2/M is needed (Bok et al., Theorems 4.3, 4.6, 4.10), got η = {self.learning_rate:g} and 2/M = {limit:g}",
+            f"η ≤ 2/M is needed (Bok et al., Theorems 4.3, 4.6, 4.10), got {found}",
         )
 
     @property

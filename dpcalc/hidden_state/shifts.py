@@ -19,7 +19,7 @@ from dpcalc.mechanisms.base import Floats
 def least_energy(noise: Floats, injected: Floats) -> float:
     """Σ (a_k/w_k)² at the best feasible shifts: the energy of the greatest convex minorant from the origin.
 
-    `noise` holds U_k and `injected` S_k at the points that can bind (just before each injection, and the end), in order.
+    `noise` holds U_k and `injected` S_k at the points that can bind: just before each injection, and the end.
     """
     widths = np.diff(noise, prepend=0.0)
     if not widths[-1] > 0:  # nothing is left of the last step's noise: no shift can be hidden in it

@@ -1,51 +1,29 @@
 """Noisy gradient descent on random batches of fixed size (Bok et al., section 4.3), and a one-sided form of its bounds.
 
-Every bound here is G(g) ⊗ C_p(G(μ_1))^{⊗k_1} ⊗ …. Which number of steps to unroll and how to split the noise is chosen by
-Rényi divergences, fast and close; any choice is valid, so only the chosen one has to be certified, by the accountant.
+Every bound here is G(g) ⊗ C_p(G(μ_1))^{⊗k_1} ⊗ …. How many steps to unroll and how to split the noise is chosen by an
+estimate; any choice is valid, so only the chosen one has to be certified, by the accountant.
 
-One-sided shifts (proof in docs/sgd-bound.md). Write a step as X⁺ = Π[Ψ_{S,V}(X) + Z], where V says whether the record is
-in the batch and S is the rest of the batch, and let X̃ start at time τ as X′ does and follow the *same* losses as X with
-X̃⁺ = Π[Ψ_{S,V}(X̃) + λ(Ψ_{S,V}(X) - Ψ_{S,V}(X̃)) + Z]. Compared with X′ at a common point, a step of X̃ costs
-C_p(G(βL/(bσ))) ⊗ G(αa/(ησ)), 1/α² + 1/β² = 1, with a = λc‖X - X̃‖, and C_p(G(L/(bσ))) where λ = 0: the sensitivity is L and
-not 2L, and for b = n this is Theorem 4.3. The distance at τ is at most D, and at most s(1-c^τ)/(1-c) when X and X′ share
-batches and noise up to then, so strongly convex losses need no constraint.
+One-sided shifts (proof in docs/sgd-bound.md). Write a step as X⁺ = Π[Ψ_{S,V}(X) + Z], where V says whether the record
+is in the batch and S is the rest of it. Let X̃ start at time τ as X′ does and follow the *same* losses as X,
+X̃⁺ = Π[Ψ_{S,V}(X̃) + λ(Ψ_{S,V}(X) - Ψ_{S,V}(X̃)) + Z]. Compared with X′ from a common point, a step of X̃ costs
+C_p(G(βL/(bσ))) ⊗ G(αa/(ησ)), 1/α² + 1/β² = 1, with a = λc‖X - X̃‖, and C_p(G(L/(bσ))) where λ = 0: the sensitivity is
+L and not 2L, and for b = n this is Theorem 4.3. The distance at τ is at most D, and at most s(1-c^τ)/(1-c) when X and
+X′ share batches and noise up to then, so strongly convex losses need no constraint.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from dpcalc.hidden_state import gradient_descent
 from dpcalc.hidden_state.bound import COMPOSITION, OPTIMAL_SHIFTS, SHIFTED, Bound, Subsampled
+from dpcalc.hidden_state.choice import REFINEMENTS, SHARES, around, estimate, grid, log_moments
 from dpcalc.hidden_state.contraction import ROUND_UP
 from dpcalc.hidden_state.setting import Setting
-from dpcalc.mechanisms.base import Floats
-
-_ORDERS = np.geomspace(0.05, 400, 48)  # α - 1
-_SHARES = np.linspace(0.04, 0.98, 24)  # 1/β², the share of a step's noise that hides the record itself
-_REFINEMENTS = 3
-_OUT_OF_REACH = 1e200  # instead of infinity, so that no use of it (times 0) is still 0
-
-
-@lru_cache(maxsize=512)
-def _log_moments(mu: float, rate: float) -> Floats:
-    """log E[e^{λL}] of C_p(G(μ)) at the orders λ: log(1 + ∫_{x>μ/2} (h^{1+λ} - h + h^{-λ} - 1) φ), h = 1 - p + p e^{μx-μ²/2}."""
-    nodes, weights = np.polynomial.legendre.leggauss(128)
-    orders = _ORDERS[:, None]
-    width = np.maximum((1 + orders) * mu + 9, 12.0)
-    x = mu / 2 + width * (nodes + 1) / 2
-    log_ratio = np.logaddexp(math.log1p(-rate) if rate < 1 else -np.inf, math.log(rate) + mu * x - mu * mu / 2)
-    log_density = -x * x / 2 - 0.5 * math.log(2 * math.pi)
-    with np.errstate(over="ignore", under="ignore"):
-        upper = np.exp((1 + orders) * log_ratio + log_density) - np.exp(log_ratio + log_density)
-        lower = np.exp(log_density) * np.expm1(-orders * log_ratio)
-        moments = np.log1p((weights * width / 2 * (upper + lower)).sum(axis=1))
-    return np.where(np.isfinite(moments), moments, _OUT_OF_REACH)
 
 
 def central_limit_mu(mu: float, rate: float, count: int) -> float:
@@ -78,23 +56,6 @@ class _Choice:
         return 1 / math.sqrt(self.share)
 
 
-def _score(gaussian: Any, moments: Any, delta: float) -> Any:
-    """ε(δ) by Rényi divergences, for arrays of g (…) and of summed log moments (…, orders)."""
-    orders = _ORDERS
-    total = moments + (orders * (orders + 1) / 2) * np.asarray(gaussian)[..., None] ** 2
-    with np.errstate(over="ignore"):
-        epsilons = total / orders + np.log(orders / (1 + orders)) - np.log((1 + orders) * delta) / orders
-    return np.maximum(np.min(epsilons, axis=-1), 0.0)
-
-
-def _grid(low: int, high: int, points: int) -> list[int]:
-    if high <= low:
-        return [low]
-    start = max(low, 1)
-    values = {low, high, *np.unique(np.rint(np.geomspace(start, high, points)).astype(np.int64)).tolist()}
-    return sorted(value for value in values if low <= value <= high)
-
-
 def composition(setting: Setting) -> Bound:
     """C_p(G(L/(bσ)))^{⊗t} for any loss (Theorem 4.8)."""
     steps = Subsampled(mu=setting.step_mu * ROUND_UP, count=setting.steps)
@@ -102,22 +63,25 @@ def composition(setting: Setting) -> Bound:
 
 
 def strongly_convex(setting: Setting, delta: float) -> Bound:
-    """Theorem 4.9 at its best τ ≥ 1 and split: G(2α(L/(bσ))(c^{r+1}-c^t)/(1-c)) ⊗ C_p(G(2βL/(bσ))) ⊗ C_p(G(2L/(bσ)))^{⊗r}."""
+    """Theorem 4.9 at its best τ ≥ 1 and split.
+
+    G(2α(L/(bσ))(c^{r+1}-c^t)/(1-c)) ⊗ C_p(G(2βL/(bσ))) ⊗ C_p(G(2L/(bσ)))^{⊗r}, r = t - τ.
+    """
     contraction, steps, mu, rate = setting.contraction, setting.steps, setting.step_mu, setting.sampling_rate
 
     def gaussian(remaining: Any, share: Any) -> Any:
         older = contraction.power(remaining + 1) * contraction.geometric_sum(steps - 1 - remaining)
         return 2 * mu * older / np.sqrt(1 - share)
 
-    last = np.array([_log_moments(2 * mu / math.sqrt(share), rate) for share in _SHARES])
-    remaining = np.array(_grid(0, steps - 1, 200), dtype=float)
-    for _ in range(_REFINEMENTS):
-        moments = last[None] + remaining[:, None, None] * _log_moments(2 * mu, rate)
-        scores = _score(gaussian(remaining[:, None], _SHARES[None]), moments, delta)
+    last = np.array([log_moments(2 * mu / math.sqrt(share), rate) for share in SHARES])
+    remaining = np.array(grid(0, steps - 1, 200), dtype=float)
+    for _ in range(REFINEMENTS):
+        moments = last[None] + remaining[:, None, None] * log_moments(2 * mu, rate)
+        scores = estimate(gaussian(remaining[:, None], SHARES[None]), moments, delta)
         row, column = np.unravel_index(np.argmin(scores), scores.shape)
         best = int(remaining[row])
-        remaining = np.array(_around(best, remaining, 0, steps - 1), dtype=float)
-    share = float(_SHARES[column])
+        remaining = np.array(around(best, remaining, 0, steps - 1), dtype=float)
+    share = float(SHARES[column])
     parts = (
         Subsampled(mu=2 * mu / math.sqrt(share) * ROUND_UP, count=1),
         Subsampled(mu=2 * mu * ROUND_UP, count=best),
@@ -132,28 +96,20 @@ def strongly_convex(setting: Setting, delta: float) -> Bound:
     )
 
 
-def _around(best: int, tried: Floats, low: int, high: int) -> list[int]:
-    """A finer grid between the neighbours of the best value so far."""
-    below, above = tried[tried < best], tried[tried > best]
-    left = int(below[-1]) if below.size else low
-    right = int(above[0]) if above.size else high
-    return sorted({best, *np.rint(np.linspace(left, right, 24)).astype(np.int64).tolist()})
-
-
 def constrained(setting: Setting, delta: float) -> Bound:
     """Theorem 4.10 at its best τ and split: G(αD/(ησ√r)) ⊗ C_p(G(2βL/(bσ)))^{⊗r}."""
     assert setting.diameter is not None
     reach = setting.diameter / setting.noise
     mu, steps = 2 * setting.step_mu, setting.steps
-    moments = np.array([_log_moments(mu / math.sqrt(share), setting.sampling_rate) for share in _SHARES])
-    remaining = np.array(_grid(1, steps, 200), dtype=float)
-    for _ in range(_REFINEMENTS):
-        gaussian = reach / np.sqrt(remaining)[:, None] / np.sqrt(1 - _SHARES)[None]
-        scores = _score(gaussian, remaining[:, None, None] * moments[None], delta)
+    moments = np.array([log_moments(mu / math.sqrt(share), setting.sampling_rate) for share in SHARES])
+    remaining = np.array(grid(1, steps, 200), dtype=float)
+    for _ in range(REFINEMENTS):
+        gaussian = reach / np.sqrt(remaining)[:, None] / np.sqrt(1 - SHARES)[None]
+        scores = estimate(gaussian, remaining[:, None, None] * moments[None], delta)
         row, column = np.unravel_index(np.argmin(scores), scores.shape)
         best = int(remaining[row])
-        remaining = np.array(_around(best, remaining, 1, steps), dtype=float)
-    share = float(_SHARES[column])
+        remaining = np.array(around(best, remaining, 1, steps), dtype=float)
+    share = float(SHARES[column])
     return Bound(
         name=SHIFTED,
         theorem="Bok et al., Theorem 4.10",
@@ -165,26 +121,28 @@ def constrained(setting: Setting, delta: float) -> Bound:
 
 
 def one_sided(setting: Setting, delta: float) -> Bound:
-    """One-sided shifts over the last r₂ steps after r₁ steps without: G(αc^{r₁+r₂}z_τ·√((1-c²)/(1-c^{2r₂}))/(ησ)) ⊗
-    C_p(G(L/(bσ)))^{⊗r₁} ⊗ C_p(G(βL/(bσ)))^{⊗r₂}, z_τ = min(D, s(1-c^τ)/(1-c)), at the best r₁, r₂ and split.
+    """One-sided shifts over the last r₂ steps after r₁ steps without, at the best r₁, r₂ and split.
+
+    G(αc^{r₁+r₂}z_τ·√((1-c²)/(1-c^{2r₂}))/(ησ)) ⊗ C_p(G(L/(bσ)))^{⊗r₁} ⊗ C_p(G(βL/(bσ)))^{⊗r₂} with
+    z_τ = min(D, s(1-c^τ)/(1-c)).
     """
     mu, rate, steps = setting.step_mu, setting.sampling_rate, setting.steps
-    base = _log_moments(mu, rate)
-    split = np.array([_log_moments(mu / math.sqrt(share), rate) for share in _SHARES])
-    plain = np.array(_grid(0, steps - 1, 40) if setting.strongly_convex else [0], dtype=float)
-    shifted = np.array(_grid(1, steps, 60), dtype=float)
-    for _ in range(_REFINEMENTS):
+    base = log_moments(mu, rate)
+    split = np.array([log_moments(mu / math.sqrt(share), rate) for share in SHARES])
+    plain = np.array(grid(0, steps - 1, 30) if setting.strongly_convex else [0], dtype=float)
+    shifted = np.array(grid(1, steps, 40), dtype=float)
+    for _ in range(REFINEMENTS):
         energy = _one_sided_reach(setting, plain[:, None], shifted[None])
-        scores = _score(
-            energy[:, :, None] / np.sqrt(1 - _SHARES),
+        scores = estimate(
+            energy[:, :, None] / np.sqrt(1 - SHARES),
             plain[:, None, None, None] * base + shifted[:, None, None] * split[None],
             delta,
         )
         i, j, k = np.unravel_index(np.argmin(scores), scores.shape)
-        best = _Choice(plain=int(plain[i]), shifted=int(shifted[j]), share=float(_SHARES[k]))
+        best = _Choice(plain=int(plain[i]), shifted=int(shifted[j]), share=float(SHARES[k]))
         if setting.strongly_convex:
-            plain = np.array(_around(best.plain, plain, 0, steps - 1), dtype=float)
-        shifted = np.array(_around(best.shifted, shifted, 1, steps), dtype=float)
+            plain = np.array(around(best.plain, plain, 0, steps - 1), dtype=float)
+        shifted = np.array(around(best.shifted, shifted, 1, steps), dtype=float)
     reach = float(_one_sided_reach(setting, best.plain, best.shifted))
     parts = (
         Subsampled(mu=mu * ROUND_UP, count=best.plain),
