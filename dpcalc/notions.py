@@ -125,7 +125,8 @@ class _Renyi(Notion):
         orders = 1 + np.geomspace(1e-4, self.largest_order() - 1, 400)
         rdps = self.rdp(orders)
         # Hölder: P(S) ≤ (Q(S)·e^RDP)^((α−1)/α), and every (ε, δ) that is implied.
-        preserved = np.exp((orders - 1) / orders * (rdps + math.log(false_positive_rate)))
+        exponents = (orders - 1) / orders * (rdps + math.log(false_positive_rate))
+        preserved = np.exp(np.minimum(exponents, 0.0))
         epsilons = np.geomspace(1e-3, 700, 400)
         deltas = conversions.rdp_deltas(orders, rdps, epsilons[:, None]).min(axis=1)
         steep = np.exp(epsilons) * false_positive_rate + deltas

@@ -55,7 +55,7 @@ def convert(
     rdp: Annotated[
         list[RenyiPoint] | None,
         parsed(
-            "--rdp", help="RDP at an order; repeatable.", metavar="ALPHA,EPS", parse=RenyiPoint.parse, panel=_SOURCE
+            "--rdp", help="RDP at order α; repeat.", metavar="ALPHA,EPS", parse=RenyiPoint.parse, panel=_SOURCE
         ),
     ] = None,
     zcdp: Annotated[float | None, number("--zcdp", help="ρ of ρ-zCDP.", panel=_SOURCE)] = None,

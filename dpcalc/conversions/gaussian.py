@@ -47,8 +47,9 @@ def _log_profile(mu: Floats, epsilon: Floats) -> tuple[Floats, Floats]:
     log_phi = -0.5 * a * a - _LOG_SQRT_2PI
     mills_b = _mills(b)
     small = mu < _SMALL_MU
-    middle, half = (a + mu / 2)[..., None], (mu / 2)[..., None]
-    integral = (np.where(small[..., None], half, 0.0) * _WEIGHTS * _minus_mills_slope(middle + half * _NODES)).sum(-1)
+    half = np.where(small, mu / 2, 0.0)[..., None]
+    middle = np.where(small, a + mu / 2, 0.0)[..., None]
+    integral = (half * _WEIGHTS * _minus_mills_slope(middle + half * _NODES)).sum(-1)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
         difference = np.where(small, integral, _mills(a) - mills_b)
         left = ndtr(-a) - np.exp(log_phi) * mills_b
@@ -85,13 +86,14 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Any:
     target = np.log(deltas)
     at_zero, _ = _log_profile(mus, np.zeros_like(mus))
     epsilon = mus * mus / 2 + mus * np.sqrt(np.maximum(-2 * target, 0.0))
+    moving = np.ones_like(epsilon, dtype=bool)
     for _ in range(100):
         log_delta, slope = _log_profile(mus, epsilon)
-        step = (log_delta - target) / slope
-        following = np.maximum(epsilon - step, 0.0)
-        done = np.abs(following - epsilon) <= 1e-15 * epsilon
-        epsilon = following
-        if np.all(done):
+        following = np.maximum(epsilon - (log_delta - target) / slope, 0.0)
+        settled = np.abs(following - epsilon) <= 1e-15 * epsilon
+        # A value that has settled stays, so that it does not depend on what else is in the array.
+        epsilon, moving = np.where(moving, following, epsilon), moving & ~settled
+        if not moving.any():
             break
     _, slope = _log_profile(mus, epsilon)
     epsilon = epsilon * (1 + _EPSILON_ROUNDING) + _DELTA_ROUNDING / np.abs(slope)
@@ -100,11 +102,9 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Any:
 
 def gdp_mu(epsilon: float, delta: float) -> float:
     """The largest μ, rounded down, such that every μ-GDP mechanism is (ε,δ)-DP."""
-    low, high = 0.0, 1.0
-    while gdp_delta(high, epsilon) <= delta:
-        low, high = high, 2 * high
-    for _ in range(200):
-        middle = (low + high) / 2 if low > high / 4 else high / 2
+    low, high = 1e-150, 1e150
+    while high > low * (1 + 1e-15):
+        middle = float(np.sqrt(low) * np.sqrt(high))
         if not low < middle < high:
             break
         if gdp_delta(middle, epsilon) <= delta:

@@ -31,14 +31,11 @@ def pure_dp_rdp(epsilon: float, orders: ArrayLike) -> Floats:
     alpha = np.asarray(orders, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         product = np.sinh(alpha * epsilon / 2) * np.sinh((alpha - 1) * epsilon / 2) / np.cosh(epsilon / 2)
-        small = np.log1p(2 * product)
-    large = _log_cosh((alpha - 0.5) * epsilon) - _log_cosh(np.asarray(epsilon / 2))
-    bound: Floats = np.where(alpha * epsilon < 20, small, large) / (alpha - 1)
+        small = np.log1p(2 * product) / (alpha - 1)
+    tail = math.exp(-epsilon) / (1 + math.exp(-epsilon)) * np.expm1(-2 * (alpha - 1) * epsilon)
+    large = epsilon + np.log1p(tail) / (alpha - 1)
+    bound: Floats = np.where((epsilon < 1) & (alpha * epsilon < 20), small, large)
     return np.minimum(bound * (1 + _ROUNDING), epsilon)
-
-
-def _log_cosh(x: Floats) -> Floats:
-    return x + np.log1p(np.exp(-2 * x)) - math.log(2)
 
 
 def pure_dp_rho(epsilon: float) -> float:
@@ -65,8 +62,8 @@ def dp_epsilon(epsilon: float, delta: float, at: float) -> float:
     share = (at - delta) / (1 - delta)
     if share <= 0:
         return epsilon
-    # Solve share = (e^ε − e^x)/(1 + e^ε) for x.
-    inner = 1 - share * (1 + math.exp(-epsilon))
+    # Solve share = (e^ε − e^x)/(1 + e^ε) for x; what the subtraction may have lost is added back.
+    inner = 1 - share * (1 + math.exp(-epsilon)) + 1e-15
     return max(0.0, min(epsilon, (epsilon + math.log(inner)) * (1 + _ROUNDING) + _ROUNDING)) if inner > 0 else 0.0
 
 

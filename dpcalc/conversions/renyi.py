@@ -28,9 +28,14 @@ def rdp_epsilons(orders: ArrayLike, rdps: ArrayLike, delta: float) -> Floats:
         bounds = np.stack([mironov, canonne, _asoodeh_epsilon(alpha, rho, delta)])
         scale = rho + (abs(log(delta)) + np.log(alpha)) / (alpha - 1)
         best = np.min(np.where(np.isnan(bounds), np.inf, bounds), axis=0) + _ROUNDING * scale
-        # Total variation bounds δ at ε = 0 (Bretagnolle–Huber; Rényi of any order > 1 is above KL).
-        best = np.where(np.sqrt(-np.expm1(-rho)) * (1 + _ROUNDING) <= delta, 0.0, best)
+        best = np.where(_total_variation(rho) <= delta, 0.0, best)
     return np.where(np.isfinite(rho), np.maximum(best, 0.0), np.inf)
+
+
+def _total_variation(rho: Floats) -> Floats:
+    """δ at ε = 0, by Pinsker and by Bretagnolle–Huber: a Rényi divergence of order > 1 is at least KL."""
+    bound: Floats = np.minimum(np.sqrt(rho / 2), np.sqrt(-np.expm1(-rho))) * (1 + _ROUNDING)
+    return bound
 
 
 def _asoodeh_epsilon(alpha: Floats, rho: Floats, delta: float) -> Floats:
@@ -52,7 +57,7 @@ def rdp_deltas(orders: ArrayLike, rdps: ArrayLike, epsilon: ArrayLike) -> Floats
         logs = np.stack([gap, canonne, asoodeh])
         best = np.min(np.where(np.isnan(logs), np.inf, logs), axis=0)
         best = best + _ROUNDING * (1 + (alpha - 1) * (rho + epsilon) + np.log(alpha))
-        deltas = np.minimum(np.exp(best), np.sqrt(-np.expm1(-rho)) * (1 + _ROUNDING))
+        deltas = np.minimum(np.exp(best), _total_variation(rho))
     return np.where(np.isfinite(rho), np.minimum(deltas, 1.0), 1.0)
 
 
@@ -136,11 +141,9 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest ρ, rounded down, such that this module's bound makes every ρ-zCDP mechanism (ε,δ)-DP."""
-    low, high = 0.0, 1e-3
-    while zcdp_epsilon(high, delta) <= epsilon:
-        low, high = high, 4 * high
-    while high > low * (1 + 1e-13) and high > 1e-300:
-        middle = (low + high) / 2 if low > high / 8 else high / 8
+    low, high = 1e-300, 1e300
+    while high > low * (1 + 1e-12):
+        middle = float(np.sqrt(low) * np.sqrt(high))
         if zcdp_epsilon(middle, delta) <= epsilon:
             low = middle
         else:

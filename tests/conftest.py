@@ -1,0 +1,64 @@
+"""What the tests share: the command line in this process, and as a process of its own."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import jsonschema
+import pytest
+
+SCHEMA = json.loads((resources.files("dpcalc") / "schema" / "dpcalc-1.json").read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command printed and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The JSON object that was printed, after checking it against the schema."""
+        document = json.loads(self.out, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+        jsonschema.validate(document, SCHEMA)
+        return document
+
+
+@pytest.fixture
+def dpcalc(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """Run `dpcalc ARGUMENTS…` in this process; `stdin` is what a pipe would hand it."""
+    from dpcalc.cli.main import main
+
+    def run(*arguments: object, stdin: str | None = None) -> Outcome:
+        out, err = io.StringIO(), io.StringIO()
+        if stdin is not None:
+            binary = io.BytesIO(stdin.encode())
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(binary, encoding="utf-8"))
+        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ending:
+            main([str(argument) for argument in arguments])
+        assert "Traceback" not in err.getvalue()
+        return Outcome(int(ending.value.code or 0), out.getvalue(), err.getvalue())
+
+    return run
+
+
+@pytest.fixture
+def dpcalc_process() -> Callable[..., Outcome]:
+    """Run `python -m dpcalc ARGUMENTS…` as a process of its own."""
+
+    def run(*arguments: object, **settings: Any) -> Outcome:
+        command = [sys.executable, "-m", "dpcalc", *(str(argument) for argument in arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **settings)
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    return run
