@@ -74,7 +74,7 @@ def synthetic(records: int = 10_000, tests: int = 2_000, *, side: int = 16, clas
     y = generator.integers(0, classes, count)
     images = shapes[y] * generator.uniform(0.4, 1.0, (count, 1, 1))
     for axis in (1, 2):
-        shifts = generator.integers(-2, 3, count)
+        shifts = generator.integers(-1, 2, count)
         index = (grid + shifts[:, None]) % side
         images = np.take_along_axis(images, np.expand_dims(index, 3 - axis), axis=axis)
     x = np.clip(images + 0.3 * generator.standard_normal(images.shape), 0, 1)

@@ -23,7 +23,7 @@ SEARCHABLE = (
 )  # fmt: skip
 
 _ADAM_RATE = 1e-3
-_PLAIN_RATE = 0.5
+_PLAIN_RATE = 1.0
 _CHOICES = {
     "model": MODELS,
     "algorithm": ("gd", "cgd", "sgd"),
@@ -44,7 +44,7 @@ class Settings:
     budget is not used up go on for `extra_steps` more (Feldman–Zrnic, §5).
     """
 
-    model: str = "logistic"
+    model: str = "mlp"
     hidden: tuple[int, ...] = (128,)
     algorithm: Algorithm = "sgd"
     adjacency: Adjacency = "add-remove"

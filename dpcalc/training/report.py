@@ -1,0 +1,136 @@
+"""What a run tells: details for programs, tables for people, and the command that audits its log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpcalc.guarantee import Section
+from dpcalc.report import rounded_up
+from dpcalc.training.data import Dataset
+from dpcalc.training.loop import Trainer
+from dpcalc.training.privacy import filter_rule, noise_units
+from dpcalc.training.run import Trial
+
+_QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
+
+Quality = tuple[float, float | None]
+
+
+def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None, delta: float) -> dict[str, Any]:
+    """The contract's `details` of a run, and what it takes to repeat and audit it."""
+    train, test = quality
+    reached: dict[str, Any] = (
+        {"mse": train if test is None else test, "train_mse": train, "test_mse": test}
+        if trainer.model.reconstructs
+        else {"train_accuracy": train, "test_accuracy": test}
+    )
+    settings = trainer.settings
+    details = {
+        **reached,
+        "steps": trainer.step,
+        "planned_steps": settings.planned_steps(len(data)),
+        "noise_multiplier": settings.noise_multiplier,
+        "active_per_step": list(trainer.history.active),
+        "clip_per_step": list(trainer.history.clips),
+        "parameters": trainer.model.size,
+        "data": {"name": data.name, "records": len(data), "features": data.features, "classes": data.classes},
+        "settings": settings.as_dict(),
+        "noise": trainer.noise.description,
+    }
+    if trainer.filter is not None:
+        found = np.quantile(trainer.filter.spent, _QUANTILES)
+        details["spent"] = {f"{q:g}": float(value) for q, value in zip(_QUANTILES, found, strict=True)}
+        details["dropped_records"] = int(trainer.filter.lost.sum())
+    if log is not None:
+        details["audit"] = audit(trainer, log, len(data), delta)
+    return details
+
+
+def audit(trainer: Trainer, log: str, records: int, delta: float) -> str:
+    """The command that folds the log again and must find the same spent budgets."""
+    settings = trainer.settings
+    clip, sigma = noise_units(settings)
+    rule = filter_rule(settings, records, delta)
+    shared = f"dpcalc filter {log} --sigma {sigma!r} --clip {clip!r} --delta {delta!r}"
+    if rule.subsampled is not None:
+        rate = trainer.batches.sampling_rate
+        return f"{shared} --filter rdp --sample-rate {rate!r} --order {rule.orders[0]!r} --rho {rule.limits[0]!r}"
+    kind = "gdp" if settings.filter == "none" else settings.filter
+    return f"{shared} --filter {kind} --norm-budget {rule.limits[0]!r} --mode {settings.filter_mode}"
+
+
+def training_sections(
+    trainer: Trainer, quality: Quality, data: Dataset, bounds: Sequence[dict[str, Any]], runs: int
+) -> tuple[Section, ...]:
+    """The table of a run, and the bounds that were compared if there was a choice."""
+    settings = trainer.settings
+    name = "Mean squared error" if trainer.model.reconstructs else "Accuracy"
+    train, test = (None if each is None else _shown(each, trainer.model.reconstructs) for each in quality)
+    rows: list[tuple[str, Any]] = [
+        (f"{name}, test records", "there are none" if test is None else test),
+        (f"{name}, training records", f"{train} (not covered by the guarantee)"),
+        ("Data", f"{data.name}: {len(data):,} records, {data.features} features, {data.classes} classes"),
+        ("Model", f"{settings.model}, {trainer.model.size:,} parameters"),
+        ("Method", _method(trainer)),
+        ("Steps", _steps(trainer, len(data))),
+        ("Noise multiplier", f"{settings.noise_multiplier:.6g} × clip, on the sum"),
+        ("Clip", _clips(trainer.history.clips)),
+    ]
+    if settings.filter != "none":
+        rows.append(
+            ("Filter", f"{settings.filter}, {settings.filter_mode}; last step {trainer.history.active[-1]:,} active")
+        )
+    if runs > 1:
+        rows.append(("Budget shared by", f"{runs} runs"))
+    sections = [Section(title="Training", columns=("", ""), rows=tuple(rows))]
+    if len(bounds) > 1:
+        columns = ("bound", "ε", "μ", "neighbours", "trust", "theorem")
+        table = tuple(_bound_row(bound) for bound in bounds)
+        sections.append(Section(title="Bounds", columns=columns, rows=table))
+    return tuple(sections)
+
+
+def _bound_row(bound: dict[str, Any]) -> tuple[Any, ...]:
+    numbers = (rounded_up(bound["epsilon"], 5), rounded_up(bound["mu"], 5))
+    return (bound["name"], *numbers, bound["adjacency"], bound["guarantee"], bound["theorem"])
+
+
+def search_section(trials: Sequence[Trial], best: Trial) -> Section:
+    """Every configuration of a search with its test result, the winner marked."""
+    names = tuple(best.changes)
+    rows = []
+    for trial in trials:
+        test = trial.test_quality
+        shown = "diverged" if test is None else _shown(test, trial.settings.model == "autoencoder")
+        values = (str(value) for value in trial.changes.values())
+        rows.append((*values, shown, "winner" if trial is best else ""))
+    return Section(title="Search", columns=(*names, "test", ""), rows=tuple(rows))
+
+
+def _shown(value: float, reconstructs: bool) -> str:
+    return f"{value:.5f}" if reconstructs else f"{100 * value:.2f}%"
+
+
+def _method(trainer: Trainer) -> str:
+    settings, size = trainer.settings, trainer.batches.batch_size
+    how = {
+        "gd": "full batch",
+        "cgd": f"batches of {size} in file order",
+        "sgd": f"{'uniform batches of' if trainer.batches.fixed_size else 'Poisson batches of about'} {size}",
+    }[settings.algorithm]
+    return f"{settings.algorithm} ({how}), {settings.optimizer}, learning rate {settings.rate:g}"
+
+
+def _steps(trainer: Trainer, records: int) -> str:
+    planned = trainer.settings.planned_steps(records)
+    more = trainer.total_steps - planned
+    return f"{trainer.step:,}" + (f" ({planned:,} planned, {more:,} more for records with budget left)" if more else "")
+
+
+def _clips(clips: Sequence[float]) -> str:
+    first, last = clips[0], clips[-1]
+    return f"{first:g}" if math.isclose(first, last) else f"from {first:g} to {last:.4g}"
