@@ -84,7 +84,7 @@ def _shared(setting: Setting, bound: Bound) -> dict[str, Any]:
     return {
         "adjacency": "replace-one",
         "theorem": bound.theorem,
-        "assumptions": (*(f"holds for: {condition}" for condition in bound.conditions), *_UNITS),
+        "assumptions": (f"conditions of the theorem: {', '.join(bound.conditions)}", *_UNITS),
         "sampler": samplers[setting.algorithm],
     }
 

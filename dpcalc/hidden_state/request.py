@@ -51,7 +51,9 @@ class Request:
             given = {"--lr": self.lr, "--sigma": self.sigma, "--noise-multiplier": self.noise_multiplier}
             extra = [name for name, value in given.items() if value is not None]
             if extra:
-                raise InputError(f"the schedule already sets the step size and the noise, got {' and '.join(extra)} too")
+                raise InputError(
+                    f"the schedule already sets the step size and the noise, got {' and '.join(extra)} too"
+                )
             return self._extremes_of_schedule(self.schedule)
         if self.lr is None:
             raise InputError("a step size is needed: --lr η, or --schedule FILE")

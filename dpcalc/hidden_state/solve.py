@@ -24,7 +24,9 @@ def longest_run(request: Request, *, target: float) -> Analysis:
 
     shortest = run(1)
     if shortest.epsilon > target:
-        raise InputError(f"even t = {unit} steps cost ε = {shortest.epsilon:.6g}, above the target {target:g}: add noise")
+        raise InputError(
+            f"even t = {unit} steps cost ε = {shortest.epsilon:.6g}, above the target {target:g}: add noise"
+        )
     low, high, best = 1, 2, shortest
     while high * unit < MOST_STEPS:
         tried = run(high)

@@ -1,0 +1,44 @@
+"""Pictures of results, drawn with Matplotlib when it is installed (the extra `plot`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dpcalc.errors import InputError
+
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def plot_curves(
+    path: str,
+    *,
+    x: Sequence[float],
+    curves: Mapping[str, Sequence[float | None]],
+    x_label: str,
+    y_label: str,
+    title: str,
+) -> None:
+    """Draw every curve against x and write the picture; values that are missing or infinite leave a gap."""
+    if Path(path).suffix.lower() not in FORMATS:
+        raise InputError(f"expected a file name that ends in {', '.join(FORMATS)}, got {path!r}", where="--plot")
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError("plots need Matplotlib: pip install 'dpcalc-budget[plot]'", where="--plot") from None
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    drawn = []
+    for label, values in curves.items():
+        heights = [math.nan if value is None or math.isinf(value) else value for value in values]
+        drawn.extend(height for height in heights if height > 0)
+        axes.plot(x, heights, marker="o", markersize=3, label=label)
+    if drawn and max(drawn) > 30 * min(drawn):
+        axes.set_yscale("log")
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.set_title(title)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=150)
