@@ -1,0 +1,1 @@
+"""Fully adaptive composition: filters, odometers and individual accounting (Feldman–Zrnic; Koskela et al.)."""
