@@ -29,7 +29,7 @@ def plot_curves(
         raise InputError("plots need Matplotlib: pip install 'dpcalc-budget[plot]'", where="--plot") from None
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
-    drawn = []
+    drawn: list[float] = []
     for label, values in curves.items():
         heights = [math.nan if value is None or math.isinf(value) else value for value in values]
         drawn.extend(height for height in heights if height > 0)

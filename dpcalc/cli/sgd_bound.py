@@ -301,7 +301,7 @@ def _swept(request: Request, swept: SweepText, plot: str | None) -> Result:
         command="sgd-bound",
         guarantee=worst.guarantee,
         details=details,
-        headline=f"The guarantee below is the largest ε of the sweep; each value of {sweep.name} has its own row.",
+        headline=f"The guarantee shown is the largest ε of the sweep; each value of {sweep.name} has its own row.",
         sections=(section,),
         records=tuple(rows),
     )

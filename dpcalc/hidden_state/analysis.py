@@ -14,7 +14,7 @@ from dpcalc.hidden_state.bound import COMPOSITION
 from dpcalc.hidden_state.evaluate import Evaluated, best_of, bounds_of, evaluate
 from dpcalc.hidden_state.request import Request
 from dpcalc.hidden_state.setting import Setting
-from dpcalc.hidden_state.stochastic import central_limit_mu
+from dpcalc.hidden_state.stochastic import central_limit_mu, most_promising
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +81,14 @@ class Analysis:
         return found
 
 
-def analyse(request: Request, *, tolerance: float = 1e-3) -> Analysis:
-    """Every bound for the request, with certified ε at its δ."""
+def analyse(request: Request, *, tolerance: float = 5e-4, only_best: bool = False) -> Analysis:
+    """Every bound for the request, with certified ε at its δ; `only_best` certifies the most promising one alone."""
     setting = request.setting()
     if request.schedule is not None:
         bounds = scheduled.bounds(setting, request.schedule, request.delta)
     else:
         bounds = bounds_of(setting, request.delta)
+    if only_best:
+        bounds = [most_promising(bounds, setting.sampling_rate, request.delta)]
     evaluated = evaluate(setting, bounds, delta=request.delta, tolerance=tolerance)
     return Analysis(request=request, setting=setting, evaluated=evaluated, best=best_of(evaluated))

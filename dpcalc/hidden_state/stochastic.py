@@ -14,6 +14,7 @@ X′ share batches and noise up to then, so strongly convex losses need no const
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from dpcalc.hidden_state import gradient_descent
 from dpcalc.hidden_state.bound import COMPOSITION, OPTIMAL_SHIFTS, SHIFTED, Bound, Subsampled
-from dpcalc.hidden_state.choice import REFINEMENTS, SHARES, around, estimate, grid, log_moments
+from dpcalc.hidden_state.choice import ORDERS, REFINEMENTS, SHARES, around, estimate, grid, log_moments
 from dpcalc.hidden_state.contraction import ROUND_UP
 from dpcalc.hidden_state.setting import Setting
 
@@ -185,3 +186,17 @@ def bounds(setting: Setting, delta: float) -> list[Bound]:
     if setting.strongly_convex or setting.diameter is not None:
         found.append(one_sided(setting, delta))
     return found
+
+
+def most_promising(bounds: Sequence[Bound], rate: float, delta: float) -> Bound:
+    """The bound whose ε is likely the smallest, by the estimate; of μ-GDP bounds, the smallest μ."""
+
+    def guess(bound: Bound) -> float:
+        if bound.rho is not None:
+            return math.inf
+        moments = sum((part.count * log_moments(part.mu, rate) for part in bound.subsampled), np.zeros(ORDERS.size))
+        return float(estimate(np.array(bound.mu), moments, delta))
+
+    if not any(bound.subsampled for bound in bounds):
+        return min((bound for bound in bounds if bound.rho is None), key=lambda bound: bound.mu)
+    return min(bounds, key=guess)
