@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc.accounting.discretise import Grid
-from dpcalc.mechanisms.base import Floats
+from dpcalc.mechanisms.base import Complexes, Floats
 
 _UNIT = 2.0**-53
+_LOG_NEGLIGIBLE = -60.0
 
 
 @dataclass(frozen=True)
@@ -53,33 +54,17 @@ def compose_grids(
     start = int(np.floor(low / step))
     length = fast_length(int(np.ceil(high / step)) - start + 2)
     noise = 6 * _UNIT * np.log2(length) + 4 * _UNIT
-    log_product = np.zeros(length // 2 + 1, dtype=np.complex128)
-    log_largest = np.zeros(length // 2 + 1)
-    sensitivity = np.zeros(length // 2 + 1)
-    log_scale = log_low = log_high = log_slack = 0.0
-    log_finite = 0.0
+    spectrum = _Spectrum(length, noise)
+    log_scale = log_low = log_high = log_slack = log_finite = 0.0
     for grid, count in parts:
-        transform = np.fft.rfft(_fold(grid, length))
-        size = np.abs(transform)
-        with np.errstate(divide="ignore"):
-            log_product += count * np.log(transform)
-        per_step = noise + 4 * _UNIT * (np.pi - np.log(np.maximum(size, 1e-300))) * size
-        log_largest += count * np.log(size + per_step)
-        sensitivity += count * per_step / (size + per_step)
-        log_scale += count * grid.log_scale
+        spectrum.multiply(np.fft.rfft(_fold(grid, length)), count)
         losses = grid.losses
+        log_scale += count * grid.log_scale
         log_low += count * _log_mean_exp(grid.masses, low_tilt * losses)
         log_high += count * _log_mean_exp(grid.masses, high_tilt * losses)
-        log_slack += count * 4 * _UNIT * (8 + abs(grid.log_scale) + float(grid.masses @ np.abs(theta * losses)))
+        log_slack += count * 4 * _UNIT * (8 + abs(grid.log_scale) + abs(theta) * float(grid.masses @ np.abs(losses)))
         log_finite += count * float(np.log1p(-min(grid.infinite, 1 - 1e-16)))
-    # Phase that turns index 0 into the start of the window.
-    frequencies = np.arange(length // 2 + 1)
-    spectrum = np.exp(log_product) * np.exp(2j * np.pi * ((frequencies * (start % length)) % length) / length)
-    spectrum[~np.isfinite(spectrum)] = 0.0
-    masses = np.fft.irfft(spectrum, length)
-    bound = np.exp(np.minimum(log_largest, 700.0))
-    mean_size = (2 * float(bound.sum())) / length
-    error = 2 * float((bound * np.minimum(sensitivity, 1.0)).sum()) / length + 2 * noise * mean_size
+    masses, error = spectrum.inverse(start)
     top = step * (start + length)
     # P(loss ≥ top) untilted, and the tilted probability on either side.
     log_above = log_high - high_tilt * top
@@ -88,6 +73,47 @@ def compose_grids(
     log_beyond = log_scale + log_above - theta * top
     infinite = -float(np.expm1(log_finite))
     return Composed(Grid(step, start, masses, theta, log_scale, infinite), error, outside, log_beyond, log_slack)
+
+
+class _Spectrum:
+    """A product of transforms at the low frequencies that still matter, with a bound on its error at each.
+
+    A normalised transform is at most one in size, so a frequency at which the product is already negligible stays so
+    and is left out, at the cost of that much error.
+    """
+
+    def __init__(self, length: int, noise: float) -> None:
+        self.length, self.noise = length, noise
+        self.log_product = np.zeros(length // 2 + 1, dtype=np.complex128)
+        self.log_largest = np.zeros(length // 2 + 1)
+        self.sensitivity = np.zeros(length // 2 + 1)
+
+    def multiply(self, transform: Complexes, count: int) -> None:
+        """Multiply by transform^count, given up to `noise` at each frequency."""
+        kept = len(self.log_product)
+        size = np.abs(transform[:kept]) + self.noise
+        log_size = np.log(size)
+        self.log_largest += count * log_size
+        alive = np.flatnonzero(self.log_largest > _LOG_NEGLIGIBLE)
+        kept = int(alive[-1]) + 1
+        size, log_size, transform = size[:kept], log_size[:kept], transform[:kept]
+        per_step = self.noise + 4 * _UNIT * (np.pi - log_size) * size
+        self.log_largest = self.log_largest[:kept]
+        self.sensitivity = self.sensitivity[:kept] + count * per_step / size
+        with np.errstate(divide="ignore"):
+            self.log_product = self.log_product[:kept] + count * np.log(transform)
+
+    def inverse(self, start: int) -> tuple[Floats, float]:
+        """The masses with index 0 at `start`, and a bound on the error of each."""
+        length, kept = self.length, len(self.log_product)
+        turns = (np.arange(kept) * (start % length)) % length / length
+        values = np.zeros(length // 2 + 1, dtype=np.complex128)
+        values[:kept] = np.exp(self.log_product + 2j * np.pi * turns)
+        values[~np.isfinite(values)] = 0.0
+        size = np.exp(np.minimum(self.log_largest, 700.0))
+        wrong = 2 * float((size * np.minimum(self.sensitivity, 1.0)).sum()) / length
+        wrong += 2 * self.noise * (2 * float(size.sum()) / length) + 2 * float(np.exp(_LOG_NEGLIGIBLE))
+        return np.fft.irfft(values, length), wrong
 
 
 def _fold(grid: Grid, length: int) -> Floats:

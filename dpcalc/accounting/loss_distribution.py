@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from dpcalc.accounting.convolve import Composed, compose_grids
+from dpcalc.accounting.convolve import compose_grids
+from dpcalc.accounting.curve import Curve
 from dpcalc.accounting.discretise import Cells, Grid, cells_of_pair, lower_grid, upper_grid
 from dpcalc.accounting.pilot import Outline, Pilot, Saddle, outline
 from dpcalc.mechanisms.base import Pair
 
 Parts = Sequence[tuple[Pair, int]]
+Side = Literal["upper", "lower"]
 
 _MOST_POINTS = 1 << 21
 _SPARE = 1e-6  # share of δ given away to truncation
@@ -53,8 +56,7 @@ class LossDistribution:
             saddle,
             tolerance,
             delta,
-            lambda curve: curve.upper_epsilon(delta),
-            lambda curve: curve.lower_epsilon(delta),
+            lambda curve: curve.epsilon(delta),
             only_upper,
         )
 
@@ -65,8 +67,7 @@ class LossDistribution:
             saddle,
             tolerance,
             max(float(np.exp(saddle.log_delta)), 1e-290),
-            lambda curve: curve.upper_delta(epsilon),
-            lambda curve: curve.lower_delta(epsilon),
+            lambda curve: curve.delta(epsilon),
             only_upper,
             relative_to_delta=True,
         )
@@ -76,8 +77,7 @@ class LossDistribution:
         saddle: Saddle,
         tolerance: float,
         delta: float,
-        upper_of: Callable[[Curve], float],
-        lower_of: Callable[[Curve], float],
+        value: Callable[[Curve], float],
         only_upper: bool,
         relative_to_delta: bool = False,
     ) -> Bounds:
@@ -86,11 +86,13 @@ class LossDistribution:
         best = Bounds(0.0, np.inf)
         for _ in range(4):
             step = self._affordable(saddle, step)
-            upper = upper_of(self._curve(self.upper, "upper", saddle, step, delta))
-            lower = 0.0 if only_upper or not self.lower else lower_of(self._curve(self.lower, "lower", saddle, step, delta))
+            upper = value(self._curve(self.upper, "upper", saddle, step, delta))
+            lower = 0.0
+            if self.lower and not only_upper:
+                lower = value(self._curve(self.lower, "lower", saddle, step, delta))
             best = Bounds(max(best.lower, lower), min(best.upper, upper))
             gap = best.upper - best.lower
-            if only_upper or gap <= tolerance * best.upper or not self.lower or best.upper == 0:
+            if only_upper or gap <= tolerance * best.upper or self.lower != self.upper or best.upper == 0:
                 break
             finer = step * float(np.clip(np.sqrt(0.7 * tolerance * best.upper / gap), 0.1, 0.7))
             if self._affordable(saddle, finer) > 0.8 * step:
@@ -119,7 +121,7 @@ class LossDistribution:
         low, _, high, _ = self._pilot.tail_bounds(saddle.theta, _LOG_OUTSIDE)
         return max(step, (high - low) / _MOST_POINTS, max(abs(low), abs(high)) * 1e-12)
 
-    def _curve(self, parts: Parts, side: str, saddle: Saddle, step: float, delta: float) -> Curve:
+    def _curve(self, parts: Parts, side: Side, saddle: Saddle, step: float, delta: float) -> Curve:
         theta = min(saddle.theta, 2 / step)
         grids, shift = [], 0.0
         for pair, count in parts:
@@ -128,9 +130,9 @@ class LossDistribution:
             grids.append((grid.tilted(theta), count))
         low, low_tilt, high, high_tilt = self._pilot.tail_bounds(theta, _LOG_OUTSIDE)
         composed = compose_grids(grids, low=low, high=high, low_tilt=low_tilt, high_tilt=high_tilt)
-        return Curve(composed, shift, self.steps)
+        return Curve(composed, side=side, near=saddle.epsilon, shift=shift, steps=self.steps)
 
-    def _discretised(self, pair: Pair, side: str, step: float, delta: float) -> Grid:
+    def _discretised(self, pair: Pair, side: Side, step: float, delta: float) -> Grid:
         sketch = self._outline(pair)
         low, high = sketch.tail_limits(delta * _SPARE / self.steps)
         first, last = int(np.floor(low / step)) - 1, int(np.ceil(high / step)) + 1
@@ -139,68 +141,3 @@ class LossDistribution:
         if side == "upper":
             return upper_grid(cells, step=step, first=first)
         return lower_grid(cells, step=step, first=first, infinite=sketch.infinite)
-
-
-class Curve:
-    """δ(ε) of a composed grid: upper or lower bounds, all errors counted."""
-
-    def __init__(self, composed: Composed, shift: float, steps: int) -> None:
-        self.composed, self.shift = composed, shift
-        self.grid = composed.grid
-        self.losses = composed.grid.losses
-        self.log_slack = composed.log_slack + steps * 2e-15
-        self.above = np.maximum(composed.grid.masses, 0.0) + composed.error
-        self.below = np.maximum(composed.grid.masses - composed.error - composed.outside, 0.0)
-
-    def upper_delta(self, epsilon: float) -> float:
-        """δ at ε, never below the truth."""
-        beyond = float(np.exp(min(self.composed.log_beyond, 0.0))) + self.grid.infinite
-        value, _ = self._sum(self.above, epsilon - self.shift, self.log_slack)
-        return min(1.0, (value + beyond) * (1 + 1e-14))
-
-    def lower_delta(self, epsilon: float) -> float:
-        """δ at ε, never above the truth."""
-        value, _ = self._sum(self.below, epsilon + self.shift, -self.log_slack)
-        return max(0.0, (value + self.grid.infinite) * (1 - 1e-14))
-
-    def upper_epsilon(self, delta: float) -> float:
-        """The smallest ε ≥ 0 found with upper_delta(ε) ≤ δ."""
-        return self._solve(self.upper_delta, delta, safe_high=True)
-
-    def lower_epsilon(self, delta: float) -> float:
-        """The largest ε ≥ 0 found with lower_delta(ε) ≥ δ."""
-        return self._solve(self.lower_delta, delta, safe_high=False)
-
-    def _sum(self, masses: np.ndarray, epsilon: float, log_slack: float) -> tuple[float, float]:  # type: ignore[type-arg]
-        """Σ p (1 - e^{ε - loss})₊ and its derivative's size, from tilted masses."""
-        theta = self.grid.theta
-        k = max(0, int(np.floor(epsilon / self.grid.step)) - self.grid.start)
-        x = self.losses[k:] - epsilon
-        weights = masses[k:] * np.exp(-theta * np.maximum(x, 0.0))
-        total = float(weights @ -np.expm1(-np.maximum(x, 0.0)))
-        log_factor = self.grid.log_scale - theta * epsilon + log_slack
-        if total <= 0:
-            return 0.0, 0.0
-        return float(np.exp(min(np.log(total) + log_factor, 0.0))), 0.0
-
-    def _solve(self, delta_at: Callable[[float], float], delta: float, *, safe_high: bool) -> float:
-        if delta_at(0.0) <= delta:
-            return 0.0
-        low, high = 0.0, float(self.losses[-1])
-        if high <= 0 or delta_at(high) > delta:
-            return np.inf if safe_high else max(high, 0.0)
-        log_target = np.log(delta)
-        f_low = np.log(delta_at(low)) - log_target
-        f_high = np.log(max(delta_at(high), 1e-320)) - log_target
-        for _ in range(60):
-            if high - low <= 1e-7 * high:
-                break
-            guess = high - f_high * (high - low) / (f_high - f_low)
-            margin = 0.02 * (high - low)
-            middle = float(np.clip(guess, low + margin, high - margin))
-            f = np.log(max(delta_at(middle), 1e-320)) - log_target
-            if f > 0:
-                low, f_low = middle, f
-            else:
-                high, f_high = middle, f
-        return high if safe_high else low

@@ -20,7 +20,8 @@ from dpcalc.mechanisms.base import Floats
 Direction = Literal["remove", "add"]
 
 _DIGITS = 42.0  # e^-42: below the rounding of the sum
-_CHUNK = 2_000_000  # complex numbers held at once
+_CHUNK = 500_000  # complex numbers held at once
+_FURTHEST = 2e4  # standard deviations up to which the quadrature reaches
 
 
 def log_mgf(
@@ -43,7 +44,11 @@ def log_mgf(
             continue
         for block in _blocks_of_similar(powers.real[order]):
             chosen = order[block]
-            result[k, chosen] = _log_moments(powers[chosen], float(sigma), sampling_rate)
+            largest = float(powers[chosen].real.max())
+            if largest > _FURTHEST * sigma:
+                result[k, chosen] = _log_convexity_bound(powers[chosen], float(sigma), sampling_rate)
+            else:
+                result[k, chosen] = _log_moments(powers[chosen], float(sigma), sampling_rate)
     return result.reshape(sigmas.shape + given.shape)
 
 
@@ -57,19 +62,26 @@ def _blocks_of_similar(sorted_powers: Floats) -> list[slice]:
     return blocks
 
 
+def _log_convexity_bound(powers: NDArray[Any], sigma: float, rate: float) -> NDArray[Any]:
+    """An upper bound for real β > 1, where the quadrature would be too long: r^β ≤ 1 - q + q e^{βz} by convexity."""
+    exponent = powers * (powers - 1) / (2 * sigma * sigma)
+    return np.asarray(np.logaddexp(np.log1p(-rate), np.log(rate) + exponent.real), dtype=powers.dtype)
+
+
 def _log_moments(powers: NDArray[Any], sigma: float, rate: float) -> NDArray[Any]:
     """log E[r^β] for each β, as log1p of E[r^β - 1 - β(r - 1)] (E[r] = 1), or scaled where that overflows."""
     nodes, step = _nodes(powers, sigma, rate)
     log_ratio = _log_ratio(nodes, sigma, rate)
     log_weight = -nodes * nodes / 2 + np.log(step) - np.log(2 * np.pi) / 2
-    top = float(np.max(log_weight[:, None] + np.outer(log_ratio, [powers.real.min(), powers.real.max()])))
+    largest = float(np.max(log_weight[:, None] + np.outer(log_ratio, [powers.real.min(), powers.real.max()])))
     size = max(1, _CHUNK // max(1, nodes.size))
     parts = []
     for start in range(0, powers.size, size):
         beta = powers[start : start + size]
-        if top > 300:
-            scaled = np.exp(log_weight + np.multiply.outer(beta, log_ratio) - top).sum(axis=-1)
-            parts.append(_log(scaled) + top)
+        if largest > 300:
+            terms = log_weight + np.multiply.outer(beta, log_ratio)
+            top = terms.real.max(axis=-1)
+            parts.append(_log(np.exp(terms - top[:, None]).sum(axis=-1)) + top)
         else:
             parts.append(_log1p(_excess(beta, log_ratio, log_weight)))
     return np.concatenate(parts)
@@ -120,21 +132,20 @@ def _log_ratio(nodes: Floats, sigma: float, rate: float) -> Floats:
 def _nodes(powers: NDArray[Any], sigma: float, rate: float) -> tuple[Floats, float]:
     """Trapezoid nodes in units of σ that cover every integrand, and their step.
 
-    r has its zeros at Im x = ±πσ²; half-way there |r| is at least 1 - q and its argument at most π/2.
+    r has its zeros at Im x = ±πσ²; half-way there |r| is at least 1 - q and its argument at most π/2. The exponent
+    -u²/2 + β log r(u) has all its maxima between 0 and β/σ and none narrower than a unit Gaussian, so a scan in half
+    units misses none.
     """
     width = min(np.pi * sigma / 2, 6.0)
     real, imaginary = powers.real, np.abs(powers.imag).max() if np.iscomplexobj(powers) else 0.0
     growth = width**2 / 2 + 0.35 * max(0.0, -float(real.min())) + imaginary * min(width / sigma, np.pi / 2)
     step = 2 * np.pi * width / (_DIGITS + growth)
-    low, high = -10.0, 10.0 + max(1.0, float(real.max())) / sigma
-    coarse = np.linspace(low, high, 2001)
+    coarse = np.arange(min(0.0, float(real.min()) / sigma) - 10, max(1.0, float(real.max())) / sigma + 10.5, 0.5)
     log_ratio = _log_ratio(coarse, sigma, rate)
-    needed = np.zeros(coarse.size, dtype=bool)
-    for power in {0.0, 1.0, float(real.min()), float(real.max())}:
-        log_size = -coarse * coarse / 2 + power * log_ratio
-        needed |= log_size > log_size.max() - 50
-    inside = np.flatnonzero(needed)
-    spacing = coarse[1] - coarse[0]
-    first, last = coarse[inside[0]] - spacing, coarse[inside[-1]] + spacing
+    sizes = [-coarse * coarse / 2 + power * log_ratio for power in (float(real.min()), float(real.max()))]
+    if max(float(size.max()) for size in sizes) <= 300:  # the terms 1 and r of `_excess` count as well
+        sizes += [-coarse * coarse / 2, -coarse * coarse / 2 + log_ratio]
+    inside = np.flatnonzero(np.any([size > size.max() - 50 for size in sizes], axis=0))
+    first, last = coarse[inside[0]] - 0.5, coarse[inside[-1]] + 0.5
     count = int(np.ceil((last - first) / step)) + 1
     return first + step * np.arange(count), float(step)

@@ -1,0 +1,66 @@
+"""δ(ε) of a composed grid distribution, from above or from below, with all its errors counted."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from dpcalc.accounting.convolve import Composed
+
+_UNIT = 2.0**-53
+
+
+class Curve:
+    """A bound on δ(ε) = Σ p (1 - e^{ε - loss})₊ at ε ≥ `reference`, from tilted masses, in constant time per ε.
+
+    `near` is the ε of the saddle point, `shift` a bound on how far all losses together may have been rounded.
+    """
+
+    def __init__(
+        self, composed: Composed, *, side: Literal["upper", "lower"], near: float, shift: float, steps: int
+    ) -> None:
+        grid = composed.grid
+        self._grid, self._upper = grid, side == "upper"
+        self._sign = 1.0 if self._upper else -1.0
+        self._shift = self._sign * shift
+        self._log_slack = self._sign * (composed.log_slack + steps * 2e-15)
+        # Weights e^{-(1+θ)(loss - reference)} must stay within the range of doubles.
+        self.reference = max(near - 300 / (1 + grid.theta), 0.0)
+        self._first = max(math.floor((self.reference - shift) / grid.step) - grid.start, 0)
+        offsets = grid.step * (grid.start + np.arange(self._first, len(grid.masses))) - self.reference
+        clean = grid.masses[self._first :]
+        if self._upper:
+            masses = np.maximum(clean, 0.0) + composed.error
+            self._rest = math.exp(min(composed.log_beyond, 0.0)) + grid.infinite
+        else:
+            masses = np.maximum(clean - composed.error - composed.outside, 0.0)
+            self._rest = grid.infinite
+        weights = masses * np.exp(-grid.theta * offsets)
+        self._p = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
+        self._q = np.append(np.cumsum((weights * np.exp(-offsets))[::-1])[::-1], 0.0)
+
+    def delta(self, epsilon: float) -> float:
+        """δ at ε ≥ reference, never on the wrong side of the truth."""
+        at = epsilon - self._shift
+        k = max(math.floor(at / self._grid.step) + 1 - self._grid.start - self._first, 0)
+        if k >= len(self._p):
+            return min(1.0, self._rest * (1 + self._sign * 1e-14))
+        total = float(self._p[k] - math.exp(at - self.reference) * self._q[k])
+        total += self._sign * 4 * _UNIT * len(self._p) * float(self._p[k])
+        log_factor = self._grid.log_scale - self._grid.theta * self.reference + self._log_slack
+        value = math.exp(min(math.log(total) + log_factor, 0.0)) if total > 0 else 0.0
+        return min(1.0, max(0.0, (value + self._rest) * (1 + self._sign * 1e-14)))
+
+    def epsilon(self, delta: float) -> float:
+        """ε at δ, on the safe side: as an upper bound δ(ε) ≤ δ, as a lower bound δ(ε) ≥ δ (or 0)."""
+        low, high = self.reference, self._grid.step * (self._grid.start + len(self._grid.masses)) + abs(self._shift)
+        if self.delta(low) <= delta:
+            return low if self._upper else 0.0
+        if high <= low or self.delta(high) > delta:
+            return math.inf if self._upper else max(high, 0.0)
+        while high - low > 1e-9 * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
+        return high if self._upper else low
