@@ -329,7 +329,7 @@ def _solved(request: Request, target: float, *, unknown: str) -> Result:
     if unknown == "steps":
         analysis = longest_run(request, target=target)
         steps = analysis.setting.steps
-        limit = " (the search stops there: the bound does not grow any more)" if steps >= MOST_STEPS // 2 else ""
+        limit = " or more (the search stops there)" if steps >= MOST_STEPS // 2 else ""
         headline = f"The longest run within ε = {target:g} has {steps} steps{limit}."
         return _single(analysis, solution={"solution": steps, "solved_for": "steps"}, headline=headline)
     analysis = least_noise(request, target=target, multiplier=unknown == "noise_multiplier")

@@ -31,12 +31,11 @@ def longest_run(request: Request, *, target: float) -> Analysis:
     good = run(1)
     if good.epsilon > target:
         raise InputError(f"even t = {unit} steps cost ε = {good.epsilon:.6g}, above the target {target:g}: add noise")
+    if (endless := run(most)).epsilon <= target:
+        return analyse(endless.request)
     within, beyond = 1, min(8, most)
     while (tried := run(beyond)).epsilon <= target:
-        within, good = beyond, tried
-        if beyond == most:
-            return analyse(good.request)
-        beyond = min(beyond * 8, most)
+        within, good, beyond = beyond, tried, min(beyond * 8, most)
     return analyse(_close_in(run, (within, good), (beyond, tried), target=target, whole=True).request)
 
 
@@ -48,10 +47,9 @@ def least_noise(request: Request, *, target: float, multiplier: bool) -> Analysi
 
     def run(inverse: float) -> Analysis:
         noise = unit / inverse
-        changes = (
-            {"noise_multiplier": noise, "sigma": None} if multiplier else {"sigma": noise, "noise_multiplier": None}
-        )
-        return analyse(replace(request, **changes), only_best=True)
+        if multiplier:
+            return analyse(replace(request, noise_multiplier=noise, sigma=None), only_best=True)
+        return analyse(replace(request, sigma=noise, noise_multiplier=None), only_best=True)
 
     within = beyond = 1.0
     good = bad = run(1.0)
@@ -103,4 +101,4 @@ def _interpolate(good: tuple[float, Analysis], bad: tuple[float, Analysis], targ
     if not (0 < low < target < high < math.inf):
         return math.sqrt(good[0] * bad[0])
     share = math.log(target / low) / math.log(high / low)
-    return good[0] * (bad[0] / good[0]) ** share
+    return float(good[0] * (bad[0] / good[0]) ** share)
