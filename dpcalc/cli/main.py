@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _usage_message(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
-        typer.echo(context.get_help(), err=True)
+        context.get_help()
         return "a command is needed"
     hint = f" (see {context.command_path} --help)" if context is not None else ""
     return error.format_message().rstrip(".") + hint

@@ -73,7 +73,7 @@ def _draw(result: Result, stream: TextIO, *, width: int | None) -> None:
             table.add_row(*(Text(_cell(value)) for value in row))
         console.print(table)
     if result.headline:
-        console.print(Text(result.headline), soft_wrap=True)
+        console.print(Text(result.headline))
 
 
 def _cell(value: object) -> str:

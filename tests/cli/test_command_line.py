@@ -1,0 +1,234 @@
+"""What holds for every command: formats, files, limits, exit codes, terminals and pipes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dpcalc.cli.main import COMMANDS
+from dpcalc.numbers import parse_number
+
+GDP = ("convert", "--gdp", "1.2", "--delta", "1e-5")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_ends_with_an_example_that_runs(dpcalc, name, monkeypatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    result = dpcalc(name, "--help")
+    assert result.code == 0
+    example = " ".join(result.out[result.out.rindex("Example:") :].split()).removeprefix("Example: ")
+    assert example.startswith(f"dpcalc {name}")
+    run = dpcalc(*example.split()[1:])
+    assert run.code == 0, run.err
+    assert run.out
+
+
+def test_formats_tell_the_same_numbers(dpcalc) -> None:
+    document = dpcalc(*GDP, "-f", "json").json
+    (row,) = csv.DictReader(io.StringIO(dpcalc(*GDP, "-f", "csv").out))
+    assert float(row["epsilon"]) == document["epsilon"]
+    markdown = dpcalc(*GDP, "--format", "markdown").out
+    assert "| ε at δ = 1e-05 | 5.41349" in markdown
+    assert "5.41349" in dpcalc(*GDP).out
+
+
+def test_displayed_upper_bounds_are_rounded_up(dpcalc) -> None:
+    # ε = 5.413485984… is printed as 5.41349, never as 5.41348.
+    assert "5.41349" in dpcalc(*GDP).out
+    from dpcalc.report import rounded_down, rounded_up
+
+    assert rounded_up(1.0000001) == "1.00001"
+    assert rounded_down(1.0000099) == "1"
+    assert rounded_up(0.1 + 0.2) == "0.3"
+    assert rounded_up(123456789.0) == "1.23457e+08"
+    assert rounded_up(float("inf")) == "∞"
+    assert rounded_up(None) == "–"
+
+
+def test_output_file_is_written_and_the_screen_stays_empty(dpcalc, tmp_path) -> None:
+    target = tmp_path / "result.json"
+    result = dpcalc(*GDP, "-f", "json", "-o", target)
+    assert (result.code, result.out) == (0, "")
+    assert '"schema": "dpcalc/1"' in target.read_text()
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_output_to_a_missing_folder_is_exit_2(dpcalc, tmp_path) -> None:
+    result = dpcalc(*GDP, "-o", tmp_path / "nowhere" / "result.json")
+    assert result.code == 2
+    assert "nowhere" in result.err
+
+
+@pytest.mark.parametrize(
+    ("limit", "code"),
+    [
+        (("--max-epsilon", "5.4135"), 0),
+        (("--max-epsilon", "5.4134"), 1),
+        (("--max-mu", "1.2"), 0),
+        (("--max-mu", "1.19"), 1),
+        (("--max-rho", "0.72"), 0),
+        (("--max-rho", "0.7"), 1),
+        (("--max-delta", "1e-5"), 0),
+        (("--max-delta", "1e-6"), 1),
+    ],
+)
+def test_over_budget_is_exit_1_and_the_result_is_still_printed(dpcalc, limit, code) -> None:
+    result = dpcalc(*GDP, *limit, "-f", "json")
+    assert result.code == code
+    assert result.json["budget"]["within"] is (code == 0)
+    assert ("over budget" in result.err) is (code == 1)
+
+
+def test_a_quantity_that_is_not_known_is_not_within_budget(dpcalc) -> None:
+    result = dpcalc("convert", "--zcdp", "0.1", "--delta", "1e-5", "--max-mu", "10")
+    assert result.code == 1
+
+
+def test_without_limits_the_budget_is_null(dpcalc) -> None:
+    assert dpcalc(*GDP, "-f", "json").json["budget"] is None
+
+
+def test_infinity_is_a_string() -> None:
+    from dpcalc.report import plain
+
+    assert plain({"epsilon": float("inf")}) == {"epsilon": "inf"}
+    with pytest.raises(ValueError, match="NaN"):
+        plain([float("nan")])
+
+
+@pytest.mark.parametrize(("text", "value"), [("1e-5", 1e-5), ("256/60000", 256 / 60000), ("3", 3.0), ("1e1/4", 2.5)])
+def test_numbers_as_people_write_them(text, value) -> None:
+    assert parse_number(text) == value
+
+
+def test_unknown_commands_suggest_the_nearest(dpcalc) -> None:
+    result = dpcalc("conver")
+    assert result.code == 2
+    assert "Did you mean 'convert'" in result.err
+
+
+def test_no_command_shows_the_help_and_is_exit_2(dpcalc) -> None:
+    result = dpcalc()
+    assert result.code == 2
+    assert "compose" in result.out
+    assert "a command is needed" in result.err
+
+
+def test_version(dpcalc) -> None:
+    from dpcalc import __version__
+
+    assert dpcalc("--version").out == f"dpcalc {__version__}\n"
+
+
+def test_a_pipe_gets_no_colour_and_nothing_cut(dpcalc_process) -> None:
+    result = dpcalc_process(*GDP, env={**os.environ, "COLUMNS": "20"})
+    assert "\x1b" not in result.out
+    assert "exact (ε,δ) profile of μ-GDP" in result.out
+
+
+@pytest.mark.parametrize("no_colour", [False, True])
+def test_a_terminal_gets_its_width_and_no_color_is_obeyed(no_colour) -> None:
+    environment = {**os.environ, "COLUMNS": "60", "TERM": "xterm-256color"}
+    if no_colour:
+        environment["NO_COLOR"] = "1"
+    main, other = pty.openpty()
+    command = [sys.executable, "-m", "dpcalc", *GDP]
+    with subprocess.Popen(command, stdout=other, stderr=other, env=environment) as process:
+        os.close(other)
+        chunks = []
+        while True:
+            try:
+                chunk = os.read(main, 4096)
+            except OSError:
+                break
+            if not chunk:
+                break
+            chunks.append(chunk)
+        process.wait(timeout=60)
+    os.close(main)
+    text = b"".join(chunks).decode()
+    assert max(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) for line in text.splitlines()) <= 60
+    if no_colour:
+        assert not re.search(r"\x1b\[[0-9;]*3[0-7]", text)
+
+
+def test_ctrl_c_is_exit_130_without_a_traceback() -> None:
+    script = (
+        "import sys, time\n"
+        "import dpcalc.conversions.implied as implied\n"
+        "def wait(*_, **__):\n"
+        "    print('waiting', flush=True)\n"
+        "    time.sleep(60)\n"
+        "implied.convert = wait\n"
+        "from dpcalc.cli.main import main\n"
+        "main(['convert', '--gdp', '1'])\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    line = f"{sys.executable} -m dpcalc {' '.join(GDP)} -f json | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.stdout == "{\n"
+
+
+def test_an_unexpected_error_is_one_line_and_exit_3(dpcalc, monkeypatch) -> None:
+    import dpcalc.conversions.implied as implied
+
+    def broken(*_, **__):
+        raise RuntimeError("a bug")
+
+    monkeypatch.delenv("DPCALC_DEBUG", raising=False)
+    monkeypatch.setattr(implied, "convert", broken)
+    result = dpcalc("convert", "--gdp", "1")
+    assert result.code == 3
+    assert "internal error" in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+def test_shell_completion_knows_commands_and_options() -> None:
+    def complete(words: str) -> str:
+        environment = {**os.environ, "_DPCALC_COMPLETE": "complete_bash", "COMP_WORDS": words}
+        environment["COMP_CWORD"] = str(len(words.split()) - (0 if words.endswith(" ") else 1))
+        command = [sys.executable, "-m", "dpcalc"]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, check=False).stdout
+
+    assert set(complete("dpcalc ").split()) == set(COMMANDS)
+    assert "convert" in complete("dpcalc conv")
+    assert "--gdp" in complete("dpcalc convert --g")
+    assert "markdown" in complete("dpcalc convert --format ")
+
+
+def test_import_dpcalc_loads_no_numerical_library() -> None:
+    code = "import sys, dpcalc; print(sorted({'numpy', 'scipy', 'typer', 'rich', 'yaml'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_every_public_name_can_be_had() -> None:
+    import dpcalc
+
+    for name in dpcalc.__all__:
+        assert getattr(dpcalc, name) is not None
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = dpcalc.nonsense
