@@ -71,17 +71,21 @@ def filter_rule(settings: Settings, records: int, delta: float) -> Rule:
     clip, sigma = noise_units(settings)
     if settings.algorithm == "sgd" and mechanism.sampler() == "poisson":
         rate = settings.batches(records).sampling_rate
-        order, rho = _best_order(rate, settings.noise_multiplier, count, delta)
+        order, rho = _best_order(mechanism, rate, settings.noise_multiplier, count, delta)
         return rdp_rule(sigma=sigma, clip=clip, orders=[order], rhos=[rho], sampling_rate=rate)
     rule = rdp_rule if settings.filter == "rdp" or settings.algorithm == "sgd" else gdp_rule
     return rule(sigma=sigma, clip=clip, norm_budget=count * clip * clip)
 
 
-def _best_order(rate: float, noise_multiplier: float, count: int, delta: float) -> tuple[float, float]:
-    curve = SubsampledRenyi(orders=_SEARCH_ORDERS, sampling_rate=rate).rdp(np.array([noise_multiplier**-2.0]))[:, 0]
+def _best_order(
+    mechanism: Mechanism, rate: float, noise_multiplier: float, count: int, delta: float
+) -> tuple[float, float]:
+    """The order at which the planned steps cost the least ε, and their RDP there, by the bound that filters use."""
+    curve = mechanism.rdp(np.array(_SEARCH_ORDERS))
     costs = [conversions.rdp_epsilon([a], [count * r], delta) for a, r in zip(_SEARCH_ORDERS, curve, strict=True)]
-    best = int(np.argmin(costs))
-    return _SEARCH_ORDERS[best], float(count * curve[best])
+    order = _SEARCH_ORDERS[int(np.argmin(costs))]
+    step = SubsampledRenyi(orders=(order,), sampling_rate=rate).rdp(np.array([noise_multiplier**-2.0]))[0, 0]
+    return order, float(count * step)
 
 
 def epsilon_so_far(settings: Settings, records: int, delta: float) -> Any:

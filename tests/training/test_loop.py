@@ -1,0 +1,247 @@
+"""The loop: what a step releases, who takes part, and that a run can be stopped and taken up."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpcalc.errors import InputError
+from dpcalc.training.data import synthetic
+from dpcalc.training.loop import DivergedError, Trainer
+from dpcalc.training.noise import SeededNoise
+from dpcalc.training.run import Files, configurations, run, search, winner
+from dpcalc.training.settings import Settings
+
+DATA = synthetic(600, 100)
+FULL = Settings(model="logistic", algorithm="gd", steps=6, noise_multiplier=20.0, seed=1, clip=2.0)
+
+
+def _run(settings, **options):
+    return run(settings, DATA, delta=1e-5, **options)
+
+
+def test_one_full_batch_step_is_the_clipped_sum_plus_its_noise():
+    settings = replace(FULL, steps=1, lr=0.3, regularization=0.1)
+    trainer = Trainer(settings, DATA, delta=1e-5)
+    start, model = trainer.parameters.astype(np.float64), trainer.model
+    each = [
+        model.plain_pass(trainer.parameters, DATA.x_train[i : i + 1], DATA.y_train[i : i + 1]).sums[0]
+        for i in range(len(DATA))
+    ]
+    clipped = sum(g * min(1, 2.0 / np.linalg.norm(g)) for g in each)
+    noise = SeededNoise(1)
+    noise.uniforms(model.size - 10)
+    noise.uniforms(10)
+    noisy = noise.add(clipped, deviation=40.0, sensitivity=2.0) / len(DATA)
+    trainer.advance()
+    assert trainer.parameters == pytest.approx(start - 0.3 * (noisy + 0.1 * start), abs=1e-5)
+
+
+def test_cyclic_batches_visit_every_record_once_an_epoch():
+    settings = replace(FULL, algorithm="cgd", batch_size=250, epochs=2, steps=None)
+    batches = settings.batches(600)
+    assert settings.planned_steps(600) == 6
+    seen = [np.arange(600)[batches.draw(step, SeededNoise(0))] for step in range(6)]
+    assert np.array_equal(np.concatenate(seen[:3]), np.arange(600))
+    assert np.array_equal(seen[0], seen[3])
+
+
+def test_poisson_batches_have_the_right_mean_and_vary():
+    batches = replace(FULL, algorithm="sgd", batch_size=60).batches(600)
+    sizes = [len(batches.draw(0, noise)) for noise in [SeededNoise(4)] for _ in range(400)]
+    assert np.mean(sizes) == pytest.approx(60, abs=1.5)
+    assert np.var(sizes) == pytest.approx(600 * 0.1 * 0.9, rel=0.25)
+
+
+def test_fixed_size_batches_hold_that_many_different_records_evenly():
+    batches = replace(FULL, algorithm="sgd", adjacency="replace-one", batch_size=60).batches(600)
+    noise = SeededNoise(4)
+    drawn = [batches.draw(0, noise) for _ in range(500)]
+    assert {len(set(batch)) for batch in drawn} == {60}
+    counts = np.bincount(np.concatenate(drawn), minlength=600)
+    assert counts.mean() == 50
+    assert counts.std() == pytest.approx(np.sqrt(500 * 0.1 * 0.9), rel=0.15)
+
+
+@pytest.mark.parametrize("algorithm", ["gd", "cgd", "sgd"])
+@pytest.mark.parametrize("clipping", ["fixed", "quantile", "online"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam-wosm"])
+def test_every_method_runs_and_repeats_from_its_seed(algorithm, clipping, optimizer):
+    settings = replace(
+        FULL, algorithm=algorithm, clipping=clipping, optimizer=optimizer, batch_size=300, noise_multiplier=3.0
+    )
+    first, second = _run(settings), _run(settings)
+    assert np.array_equal(first.parameters, second.parameters)
+    assert len(first.history.active) == len(first.history.clips) == 6
+
+
+def test_training_learns():
+    settings = replace(FULL, algorithm="sgd", batch_size=100, epochs=20, steps=None, noise_multiplier=1.0, clip=1.0)
+    assert _run(settings).quality()[1] > 0.6
+
+
+def test_momentum_is_the_heavy_ball():
+    from dpcalc.training.optimizers import Sgd
+
+    rule = Sgd(0.5)
+    assert rule.update(np.array([1.0]), rate=0.1, noise_level=0).tolist() == [0.1]
+    assert rule.update(np.array([1.0]), rate=0.1, noise_level=0) == pytest.approx([0.15])
+
+
+def test_adam_without_second_moment_divides_by_the_noise_level():
+    from dpcalc.training.optimizers import AdamWosm
+
+    rule = AdamWosm()
+    for _ in range(3):
+        assert rule.update(np.array([2.0]), rate=1e-3, noise_level=0.5) == pytest.approx([4e-3], rel=1e-6)
+
+
+def test_a_filter_changes_nothing_before_plain_training_would_stop():
+    plain, filtered = _run(FULL), _run(replace(FULL, filter="gdp", extra_steps=0))
+    assert np.array_equal(plain.parameters, filtered.parameters)
+    assert filtered.history.active == [600] * 6
+
+
+@pytest.mark.parametrize("mode", ["drop", "clip"])
+@pytest.mark.parametrize("kind", ["gdp", "rdp"])
+def test_nobody_spends_more_than_the_budget(kind, mode):
+    settings = replace(FULL, filter=kind, filter_mode=mode, extra_steps=30, lr=2.0, clip=3.0)
+    trainer = _run(settings)
+    totals = trainer.filter.totals[0]
+    assert totals.max() <= 6 * 3.0**2 * (1 + 1e-12)
+    assert trainer.history.active[6] > trainer.history.active[-1]
+
+
+def test_clip_mode_spends_the_whole_budget_of_whoever_would_exceed_it():
+    trainer = _run(replace(FULL, filter="gdp", filter_mode="clip", extra_steps=200, clip=3.0))
+    assert np.allclose(trainer.filter.totals[0], 54, rtol=1e-9)
+
+
+def test_a_filter_under_sampling_charges_everyone_at_every_step():
+    settings = replace(FULL, algorithm="sgd", filter="rdp", batch_size=60, extra_steps=2, noise_multiplier=2.0)
+    trainer = _run(settings)
+    assert trainer.filter.steps_active.min() > 0
+    assert trainer.filter.totals.min() > 0
+    assert max(trainer.history.active) < 120
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"filter": "gdp", "algorithm": "sgd"}, "subsampled step is not Gaussian"),
+        ({"filter": "gdp", "adjacency": "replace-one"}, "proved for add-remove only"),
+        ({"filter": "rdp", "filter_mode": "clip", "algorithm": "sgd"}, "--filter-mode clip needs"),
+        ({"extra_steps": 3}, "need a filter"),
+        ({"lr": float("nan")}, "lr=nan"),
+        ({"lr": 0.0}, "lr=0.0"),
+        ({"noise_multiplier": 0.0}, "noise_multiplier=0.0"),
+        ({"clip": -1.0}, "clip=-1.0"),
+        ({"momentum": 1.0}, "momentum=1.0"),
+        ({"optimizer": "adam-wosm", "momentum": 0.9}, "has its own"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"model": "transformer"}, "model"),
+    ],
+)
+def test_what_is_wrong_or_not_proved_is_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        replace(FULL, **changes)
+
+
+def test_a_batch_larger_than_the_data_is_refused():
+    with pytest.raises(InputError, match="600 training records"):
+        _run(replace(FULL, algorithm="sgd", batch_size=601))
+
+
+def test_a_diverging_run_stops_and_says_at_which_step():
+    with pytest.raises(DivergedError, match="diverged at step 1:") as caught:
+        _run(replace(FULL, lr=1e12))
+    assert caught.value.step == 1
+
+
+def test_a_diverged_run_is_not_resumed(tmp_path):
+    files = Files(checkpoint=str(tmp_path / "c.npz"))
+    settings = replace(FULL, lr=1e12, seed=None)
+    with pytest.raises(DivergedError):
+        _run(settings, files=files)
+    with pytest.raises(DivergedError):
+        _run(settings, files=replace(files, resume=True))
+
+
+class _Killed(Exception):  # noqa: N818
+    pass
+
+
+def _killed_at(step):
+    def observe(trainer):
+        if trainer.step == step:
+            raise _Killed
+
+    return observe
+
+
+VARIANTS = [
+    FULL,
+    replace(FULL, filter="gdp", filter_mode="clip", extra_steps=4, clip=3.0),
+    replace(FULL, algorithm="cgd", batch_size=200, momentum=0.9, filter="rdp", extra_steps=4, clip=3.0),
+    replace(FULL, algorithm="sgd", batch_size=100, clipping="online", optimizer="adam-wosm", steps=10),
+    replace(FULL, algorithm="sgd", batch_size=100, clipping="quantile", noise_multiplier=3.0, steps=10),
+    replace(FULL, algorithm="sgd", batch_size=60, filter="rdp", noise_multiplier=2.0),
+]
+
+
+@pytest.mark.parametrize("settings", VARIANTS)
+@pytest.mark.parametrize("log", ["log.npy", "log.csv"])
+def test_killed_and_resumed_a_seeded_run_ends_bit_for_bit_the_same(tmp_path, monkeypatch, settings, log):
+    monkeypatch.setattr("dpcalc.training.run._BETWEEN_SAVES", 0.0)
+    whole = _run(settings, files=Files(log=str(tmp_path / f"whole-{log}")))
+    files = Files(log=str(tmp_path / log), checkpoint=str(tmp_path / "c.npz"))
+    with pytest.raises(_Killed):
+        _run(settings, files=files, observe=_killed_at(3))
+    for step in (4, 6):
+        with pytest.raises(_Killed):
+            _run(settings, files=replace(files, resume=True), observe=_killed_at(step))
+    resumed = _run(settings, files=replace(files, resume=True))
+    assert np.array_equal(resumed.parameters, whole.parameters)
+    assert resumed.history == whole.history
+    assert np.array_equal(resumed.filter.totals, whole.filter.totals)
+    assert (tmp_path / log).read_bytes() == (tmp_path / f"whole-{log}").read_bytes()
+
+
+def test_a_finished_run_resumed_runs_no_further_step(tmp_path):
+    files = Files(checkpoint=str(tmp_path / "c.npz"))
+    settings = replace(FULL, seed=None)
+    first = _run(settings, files=files)
+    again = _run(settings, files=replace(files, resume=True), observe=_killed_at(7))
+    assert np.array_equal(first.parameters, again.parameters)
+
+
+def test_a_checkpoint_is_not_overwritten_by_a_new_run(tmp_path):
+    files = Files(checkpoint=str(tmp_path / "c.npz"))
+    _run(FULL, files=files)
+    with pytest.raises(InputError, match="give --resume"):
+        _run(FULL, files=files)
+
+
+def test_another_run_is_not_resumed(tmp_path):
+    files = Files(checkpoint=str(tmp_path / "c.npz"))
+    _run(FULL, files=files)
+    with pytest.raises(InputError, match=r"made with clip = 2\.0, not 1\.0"):
+        _run(replace(FULL, clip=1.0), files=replace(files, resume=True))
+    with pytest.raises(InputError, match="made with data"):
+        run(FULL, synthetic(500, 10), delta=1e-5, files=replace(files, resume=True))
+
+
+def test_a_broken_checkpoint_is_an_input_error(tmp_path):
+    path = tmp_path / "c.npz"
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(InputError, match="not a readable checkpoint"):
+        _run(FULL, files=Files(checkpoint=str(path), resume=True))
+
+
+def test_a_search_runs_every_combination_and_keeps_the_best_on_the_test_records():
+    trials = configurations(FULL, {"lr": [1e-4, 1.0], "clip": [0.5, 2.0]})
+    found = search(trials, DATA, delta=1e-5, observe=lambda _: None)
+    assert [trial.changes for trial in found] == [
+        {"lr": 1e-4, "clip": 0.5}, {"lr": 1e-4, "clip": 2.0}, {"lr": 1.0, "clip": 0.5}, {"lr": 1.0, "clip": 2.0},
+    ]  # fmt: skip
+    assert winner(found).test_quality == max(trial.test_quality for trial in found)

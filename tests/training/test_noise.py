@@ -1,0 +1,87 @@
+"""The noise that is released: its distribution, its grid, and that nothing about it repeats."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpcalc.training.noise import GRID_BITS, SeededNoise, SystemNoise, grid, system_gaussians
+
+
+@pytest.mark.parametrize("noise", [SeededNoise(3), SystemNoise()])
+def test_noise_has_the_stated_deviation_and_no_bias(noise):
+    added = noise.add(np.zeros(200_000), deviation=2.5, sensitivity=1.0)
+    assert added.mean() == pytest.approx(0, abs=5 * 2.5 / math.sqrt(200_000))
+    assert added.std() == pytest.approx(2.5, rel=0.01)
+
+
+def test_system_noise_is_gaussian_in_its_middle_and_its_tails():
+    draws = system_gaussians(400_000)
+    for z in (-3, -2, -1, 0, 1, 2, 3):
+        expected = 0.5 * math.erfc(-z / math.sqrt(2))
+        allowed = 5 * math.sqrt(expected * (1 - expected) / draws.size)
+        assert np.mean(draws <= z) == pytest.approx(expected, abs=allowed)
+
+
+def test_an_odd_number_of_draws_is_given():
+    assert system_gaussians(7).shape == (7,)
+
+
+def test_neighbouring_draws_are_independent():
+    draws = system_gaussians(200_000)
+    assert np.corrcoef(draws[:-1], draws[1:])[0, 1] == pytest.approx(0, abs=0.015)
+    half = draws.size // 2
+    assert np.corrcoef(draws[:half], draws[half:])[0, 1] == pytest.approx(0, abs=0.02)
+
+
+def test_every_released_number_lies_on_the_grid_whatever_the_sum():
+    width, _ = grid(1000, deviation=3.0, sensitivity=1.0)
+    sums = np.random.default_rng(0).standard_normal(1000) * 50
+    released = SystemNoise().add(sums, deviation=3.0, sensitivity=1.0)
+    assert np.array_equal(np.rint(released / width) * width, released)
+
+
+def test_the_grid_is_a_power_of_two_and_finer_than_the_noise():
+    for deviation in (1e-6, 0.3, 1.0, 1700.0):
+        width, _ = grid(10, deviation=deviation, sensitivity=1.0)
+        assert math.log2(width) == int(math.log2(width))
+        assert width <= deviation * 2.0**-GRID_BITS
+
+
+def test_the_deviation_pays_for_what_rounding_adds_to_the_sensitivity():
+    count, deviation, sensitivity = 26_010, 170.0, 1.0
+    width, enlarged = grid(count, deviation=deviation, sensitivity=sensitivity)
+    rounded_sensitivity = sensitivity + width * math.sqrt(count)
+    assert enlarged / rounded_sensitivity >= deviation / sensitivity * (1 - 1e-15)
+
+
+def test_a_seed_repeats_the_noise_and_streams_differ():
+    draws = [SeededNoise(5, stream=s).add(np.zeros(4), deviation=1.0, sensitivity=1.0) for s in (0, 0, 1)]
+    assert np.array_equal(draws[0], draws[1])
+    assert not np.array_equal(draws[0], draws[2])
+
+
+def test_system_noise_never_repeats():
+    first, second = (SystemNoise().add(np.zeros(4), deviation=1.0, sensitivity=1.0) for _ in range(2))
+    assert not np.array_equal(first, second)
+
+
+def test_a_restored_state_goes_on_with_the_same_noise():
+    import json
+
+    noise = SeededNoise(9)
+    noise.uniforms(3)
+    noise.add(np.zeros(3), deviation=1.0, sensitivity=1.0)
+    state = json.loads(json.dumps(noise.state(), default=lambda value: value.tolist()))
+    expected = noise.add(np.zeros(5), deviation=1.0, sensitivity=1.0)
+    other = SeededNoise(0)
+    other.restore(state)
+    assert np.array_equal(other.add(np.zeros(5), deviation=1.0, sensitivity=1.0), expected)
+
+
+def test_uniforms_are_below_one_and_spread():
+    for noise in (SeededNoise(1), SystemNoise()):
+        values = noise.uniforms(50_000)
+        assert values.min() >= 0
+        assert values.max() < 1
+        assert values.mean() == pytest.approx(0.5, abs=0.01)

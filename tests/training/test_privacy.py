@@ -1,0 +1,167 @@
+"""What a run costs: the papers' numbers, the notions they are stated in, and the noise for a budget."""
+
+from dataclasses import replace
+
+import pytest
+
+from dpcalc.errors import InputError
+from dpcalc.training.privacy import account, account_search, calibrated, epsilon_so_far
+from dpcalc.training.settings import Settings
+
+MNIST = 60_000
+GD = Settings(model="cnn-small", algorithm="gd", clip=10.0)
+BOK = Settings(
+    model="logistic",
+    algorithm="cgd",
+    adjacency="replace-one",
+    batch_size=1500,
+    lr=0.05,
+    clip=5.0,
+    noise_multiplier=3.0,
+    regularization=0.002,
+    feature_clip=8.0,
+)
+
+
+def _epsilon(settings, **options):
+    return account(settings, MNIST, delta=1e-5, **options).guarantee.epsilon
+
+
+def test_full_batch_gdp_of_koskela_et_al():
+    found = account(replace(GD, steps=420, noise_multiplier=100.0), MNIST, delta=1e-5).guarantee
+    assert found.epsilon == pytest.approx(0.7451, abs=5e-5)
+    assert found.mu == pytest.approx(420**0.5 / 100)
+    assert (found.status, found.adjacency) == ("certified", "add-remove")
+
+
+def test_the_rdp_filter_of_koskela_et_al():
+    settings = replace(GD, steps=420, noise_multiplier=100.0, filter="rdp")
+    assert _epsilon(settings) == pytest.approx(0.8156, abs=1e-4)
+
+
+def test_a_gdp_filter_costs_what_its_plan_costs_however_long_it_goes_on():
+    plain = replace(GD, steps=112, noise_multiplier=170.0)
+    filtered = replace(plain, filter="gdp", extra_steps=1000)
+    assert _epsilon(filtered) == pytest.approx(_epsilon(plain), rel=1e-9)
+
+
+@pytest.mark.parametrize(("epochs", "mu", "epsilon"), [(50, 0.992, 4.339), (100, 1.235, 5.601), (200, 1.593, 7.579)])
+def test_last_iterate_bounds_of_bok_et_al(epochs, mu, epsilon):
+    found = account(replace(BOK, epochs=epochs), MNIST, delta=1e-5)
+    assert found.guarantee.epsilon == pytest.approx(epsilon, abs=2e-3)
+    assert found.guarantee.mu == pytest.approx(mu, abs=1e-3)
+    assert found.guarantee.adjacency == "replace-one"
+
+
+@pytest.mark.parametrize(("epochs", "epsilon"), [(50, 30.51), (100, 49.88), (200, 83.83)])
+def test_composition_of_bok_et_al_is_listed_beside(epochs, epsilon):
+    bounds = account(replace(BOK, epochs=epochs), MNIST, delta=1e-5).bounds
+    listed = {bound["name"]: bound for bound in bounds}
+    assert listed["composition"]["epsilon"] == pytest.approx(epsilon, abs=6e-3)
+    assert listed["composition"]["guarantee"] == "certified"
+
+
+def test_a_clip_that_can_act_on_many_classes_makes_the_last_iterate_bound_approximate():
+    """A clipped multi-class gradient is not the gradient of a convex loss, which the theorem needs."""
+    found = account(replace(BOK, epochs=50), MNIST, delta=1e-5).guarantee
+    assert (found.status, found.mu_kind) == ("approximate", "approximate")
+    assert any("not proved" in line for line in found.warnings)
+
+
+def test_a_clip_that_never_acts_keeps_it_certified():
+    inactive = replace(BOK, epochs=50, clip=11.5, noise_multiplier=3.0)
+    assert account(inactive, MNIST, delta=1e-5).guarantee.status == "certified"
+
+
+def test_two_classes_keep_it_certified():
+    assert account(replace(BOK, epochs=50), MNIST, delta=1e-5, classes=2).guarantee.status == "certified"
+
+
+def test_under_add_remove_the_composition_wins_and_the_bound_is_only_listed():
+    found = account(replace(BOK, epochs=50, adjacency="add-remove"), MNIST, delta=1e-5)
+    assert found.guarantee.adjacency == "add-remove"
+    assert found.guarantee.mu == pytest.approx(50**0.5 / 3)
+    assert {bound["adjacency"] for bound in found.bounds[1:]} == {"replace-one"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"feature_clip": None}, "--feature-clip"),
+        ({"lr": 0.07}, "2/M"),
+        ({"momentum": 0.5}, "plain descent"),
+        ({"batch_size": 1700}, "divide"),
+        ({"clipping": "online"}, "fixed clip"),
+    ],
+)
+def test_a_missing_condition_is_named_and_composition_holds(changes, reason):
+    found = account(replace(BOK, epochs=50, **changes), MNIST, delta=1e-5)
+    assert any(reason in line for line in found.guarantee.warnings)
+    assert [bound["name"] for bound in found.bounds] == ["composition"]
+
+
+def test_sgd_composition_of_bok_et_al():
+    found = account(replace(BOK, algorithm="sgd", epochs=50), MNIST, delta=1e-5)
+    listed = {bound["name"]: bound["epsilon"] for bound in found.bounds}
+    assert listed["composition"] == pytest.approx(4.438, abs=6e-3)
+
+
+def test_replace_one_doubles_the_sensitivity():
+    settings = replace(GD, steps=100, noise_multiplier=50.0)
+    one, other = (replace(settings, adjacency=each) for each in ("add-remove", "replace-one"))
+    found = [account(each, MNIST, delta=1e-5).guarantee.mu for each in (one, other)]
+    assert found[1] == pytest.approx(2 * found[0])
+
+
+def test_an_unfinished_epoch_counts_as_a_whole_one():
+    found = account(replace(BOK, adjacency="add-remove", epochs=10.0, steps=41), MNIST, delta=1e-5).guarantee
+    assert found.mu == pytest.approx(2**0.5 / 3)
+
+
+def test_several_runs_share_one_budget():
+    settings = replace(GD, steps=100, noise_multiplier=50.0)
+    assert account(settings, MNIST, delta=1e-5, runs=9).guarantee.mu == pytest.approx(3 * 100**0.5 / 50)
+    filtered = replace(settings, filter="gdp")
+    assert account(filtered, MNIST, delta=1e-5, runs=9).guarantee.mu == pytest.approx(3 * 100**0.5 / 50)
+
+
+def test_a_search_pays_for_every_run():
+    runs = [replace(GD, steps=100, noise_multiplier=50.0, lr=lr) for lr in (0.1, 0.2, 0.4, 0.8)]
+    assert account_search(runs, MNIST, delta=1e-5).guarantee.mu == pytest.approx(2 * 100**0.5 / 50)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        replace(GD, steps=112),
+        replace(GD, steps=112, filter="gdp"),
+        Settings(algorithm="sgd", batch_size=600, epochs=2),
+        replace(BOK, epochs=20),
+    ],
+)
+@pytest.mark.parametrize("runs", [1, 9])
+def test_calibrated_noise_keeps_the_budget_and_a_thousandth_less_does_not(settings, runs):
+    found = calibrated([settings], MNIST, epsilon=2.0, delta=1e-5, runs=runs)
+    assert _epsilon(replace(settings, noise_multiplier=found), runs=runs) <= 2.0
+    assert _epsilon(replace(settings, noise_multiplier=found / 1.0025), runs=runs) > 2.0
+
+
+def test_a_calibrated_search_keeps_the_budget():
+    grid = [Settings(algorithm="sgd", batch_size=600, epochs=1, lr=lr) for lr in (0.1, 1.0, 3.0)]
+    found = calibrated(grid, MNIST, epsilon=1.0, delta=1e-5)
+    total = account_search([replace(each, noise_multiplier=found) for each in grid], MNIST, delta=1e-5)
+    assert 0.99 <= total.guarantee.epsilon <= 1.0
+
+
+def test_a_filtered_search_needs_one_budget():
+    grid = [replace(GD, steps=steps, filter="gdp") for steps in (10, 20)]
+    with pytest.raises(InputError, match="same budget"):
+        account_search(grid, MNIST, delta=1e-5)
+
+
+def test_epsilon_so_far_grows_to_an_upper_bound_of_the_whole():
+    settings = Settings(algorithm="sgd", batch_size=600, epochs=2, noise_multiplier=1.5)
+    so_far = epsilon_so_far(settings, MNIST, 1e-5)
+    values = [so_far(step) for step in (1, 10, 100, 200)]
+    assert values == sorted(values)
+    assert values[-1] >= _epsilon(settings)
