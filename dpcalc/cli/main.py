@@ -19,7 +19,7 @@ COMMANDS = {
     "calibrate": "Solve a list of mechanisms for one number, given a budget.",
     "convert": "Between (ε,δ), μ-GDP, RDP, zCDP and trade-off curves.",
     "filter": "Privacy filters and odometers on a log of gradient norms.",
-    "sgd-bound": "Bounds for noisy gradient descent that releases only its last iterate.",
+    "sgd-bound": "Last-iterate bounds for noisy gradient descent on convex losses.",
     "exp-mech": "GDP bounds for the exponential mechanism and Langevin sampling.",
     "train": "Private training with individual filters and online clipping.",
 }
@@ -44,7 +44,8 @@ class LazyGroup(TyperGroup):
         return name, typer.main.get_command(command), rest
 
 
-app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode="rich")
+# Plain help at the top: `dpcalc --help` must not wait for Rich. Each command has its own, drawn by Rich.
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode=None)
 
 
 def _show_version(wanted: bool) -> None:
@@ -90,7 +91,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _usage_message(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
-        context.get_help()
+        typer.echo(context.get_help(), err=True)
         return "a command is needed"
     hint = f" (see {context.command_path} --help)" if context is not None else ""
     return error.format_message().rstrip(".") + hint

@@ -120,7 +120,7 @@ def test_unknown_commands_suggest_the_nearest(dpcalc) -> None:
 def test_no_command_shows_the_help_and_is_exit_2(dpcalc) -> None:
     result = dpcalc()
     assert result.code == 2
-    assert "compose" in result.out
+    assert "compose" in result.err
     assert "a command is needed" in result.err
 
 
