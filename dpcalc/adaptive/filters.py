@@ -92,9 +92,12 @@ class IndividualFilter:
             raise InputError("the remaining norm is known for norms of Gaussian steps without sampling only")
         return np.sqrt(self._room(self.totals[0]))
 
-    def charge(self, values: Floats, who: Who = EVERYBODY) -> tuple[Bools, Floats]:
+    def charge(
+        self, values: Floats, who: Who = EVERYBODY, *, costs: Floats | None = None
+    ) -> tuple[Bools, Floats]:
         """Who takes part with these values, and the costs that were charged (0 for those who do not)."""
-        costs = self.rule.costs(values)
+        if costs is None:
+            costs = self.rule.costs(values)
         before, carried = self.totals[:, who], self.compensation[:, who]
         if self.mode == "clip":
             costs = np.where(before + costs <= self._accepted[0], costs, self._room(before))
@@ -122,30 +125,30 @@ class IndividualFilter:
         for start in range(0, block.shape[1], _COLUMNS):
             columns = slice(start, min(start + _COLUMNS, block.shape[1]))
             part = block[:, columns]
-            if not self.rule.squares:
-                yield self._charge_rows(part, np.arange(columns.start, columns.stop))
-                continue
-            total, rest = _sum_squares(part, self.totals[0, columns], self.compensation[0, columns], self.rule.clip)
+            costs = None if self.rule.squares else self.rule.costs(part.astype(np.float64, copy=False))
+            before = self.totals[:, columns], self.compensation[:, columns]
+            total, rest = _sum_squares(part, *before, self.rule.clip) if costs is None else _sum_costs(costs, *before)
             # A compensated sum may fall by a rounding error, so only sums clearly below the limit were so throughout.
-            near = ~(total <= self._accepted[0] * (1 - 1e-14))
-            fine = ~near
+            near = ~np.all(total <= self._accepted[:, None] * (1 - 1e-14), axis=0)
             self.steps_active[columns] += np.where(near, 0, block.shape[0])
             if not near.any():
-                self.totals[0, columns], self.compensation[0, columns] = total, rest
+                self.totals[:, columns], self.compensation[:, columns] = total, rest
                 continue
-            np.copyto(self.totals[0, columns], total, where=fine)
-            np.copyto(self.compensation[0, columns], rest, where=fine)
+            np.copyto(before[0], total, where=~near)
+            np.copyto(before[1], rest, where=~near)
             records = np.flatnonzero(near)
-            yield self._charge_rows(np.ascontiguousarray(part[:, records]), records + start)
+            costs = costs if costs is None else costs[:, :, records]
+            yield self._charge_rows(np.ascontiguousarray(part[:, records]), costs, records + start)
 
-    def _charge_rows(self, block: NDArray[np.floating], records: Indices) -> Refused:
+    def _charge_rows(self, block: NDArray[np.floating], costs: Floats | None, records: Indices) -> Refused:
         worker = IndividualFilter(self.rule, mode=self.mode)
         worker.totals, worker.compensation = self.totals[:, records], self.compensation[:, records]
         worker.steps_active, worker.lost = self.steps_active[records], self.lost[records]
         worker.clipped = self.clipped[records]
         out = np.empty(block.shape, dtype=bool)
         for row, values in enumerate(block):
-            out[row] = ~worker.charge(values.astype(np.float64))[0]
+            cost = None if costs is None else costs[:, row]
+            out[row] = ~worker.charge(values.astype(np.float64), costs=cost)[0]
         self.totals[:, records], self.compensation[:, records] = worker.totals, worker.compensation
         self.steps_active[records], self.lost[records] = worker.steps_active, worker.lost
         self.clipped[records] = worker.clipped
@@ -184,10 +187,17 @@ def _compensated(total: Floats, rest: Floats, costs: Floats) -> tuple[Floats, Fl
     return following, (following - total) - increment
 
 
+def _sum_costs(costs: Floats, total: Floats, rest: Floats) -> tuple[Floats, Floats]:
+    """`_compensated` over all steps of costs (limits × steps × records)."""
+    for row in range(costs.shape[1]):
+        total, rest = _compensated(total, rest, costs[:, row])
+    return total, rest
+
+
 def _sum_squares(
     block: NDArray[np.floating], total: Floats, rest: Floats, clip: float | None
 ) -> tuple[Floats, Floats]:
-    """`_compensated` over the squares of all rows, in place in two buffers."""
+    """`_compensated` over the squares of all rows, without temporaries: the pass that large logs spend their time in."""
     total, rest, following, increment = total.copy(), rest.copy(), np.empty_like(total), np.empty_like(total)
     for row in block:
         increment[:] = row

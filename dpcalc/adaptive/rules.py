@@ -72,7 +72,7 @@ class Rule:
             values = np.minimum(values, self.clip)
         if self.subsampled is not None:
             return self.subsampled.rdp((values / self.scale) ** 2)
-        return np.atleast_2d(values * values if self.squares else values)
+        return (values * values if self.squares else values)[None]
 
     def spent(self, totals: Floats) -> Floats:
         """Sums of costs as people read them: μ (or its zCDP equivalent √2ρ), ρ for declared ρ and sampled RDP."""

@@ -19,7 +19,7 @@ from dpcalc.accounting.subsampled_gaussian import log_mgf
 
 Floats = NDArray[np.float64]
 
-_FIRST_EDGE = 2.0**-6
+_FIRST_EDGE = 2.0**-10
 _DEGREES = (12, 24, 48, 96, 192)
 _WANTED = 1e-10
 _SAFETY = 4.0
@@ -35,21 +35,25 @@ class SubsampledRenyi:
     sampling_rate: float
 
     def rdp(self, squares: Floats) -> Floats:
-        """RDP at each order (rows) for each u (columns); 0 where u = 0."""
-        result = np.zeros((len(self.orders), squares.size))
-        pieces = np.searchsorted(piece_edges(float(squares.max(initial=0.0))), squares, side="left")
-        for piece in np.unique(pieces[squares > 0]):
-            chosen = slice(None) if np.all(pieces == piece) else np.flatnonzero((pieces == piece) & (squares > 0))
+        """RDP at each order (the new first axis) for each u; 0 where u = 0."""
+        result = np.zeros((len(self.orders), *squares.shape))
+        smallest, largest = float(squares.min(initial=np.inf)), float(squares.max(initial=0.0))
+        for piece in range(piece_edges(largest).size if largest > 0 else 0):
+            low, high = piece_range(piece)
+            whole = smallest > low and largest <= high
+            chosen = slice(None) if whole else (squares > low) & (squares <= high)
             inside = squares[chosen]
-            position = to_unit(inside, int(piece))
+            if not inside.size:
+                continue
+            position = to_unit(inside, piece)
             for row, order in enumerate(self.orders):
-                coefficients, margin = _log_slope(order, self.sampling_rate, int(piece))
-                result[row, chosen] = inside * np.exp(chebyshev.chebval(position, coefficients) + margin)
+                coefficients, margin = _log_slope(order, self.sampling_rate, piece)
+                result[row][chosen] = inside * np.exp(chebyshev.chebval(position, coefficients) + margin)
         return result
 
 
 def piece_edges(largest: float) -> Floats:
-    """Upper edges of the pieces of u that reach `largest`: 1/64, 1/16, 1/4, 1, 4, …"""
+    """Upper edges of the pieces of u that reach `largest`: 4^-5, 4^-4, …"""
     edges = [_FIRST_EDGE]
     while edges[-1] < largest:
         edges.append(4 * edges[-1])

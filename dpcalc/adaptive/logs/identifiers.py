@@ -1,0 +1,61 @@
+"""Names of individuals, integers or strings, numbered in the order in which they appear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Codes = NDArray[np.int64]
+
+# Integer names are looked up in a table as long as it is at most this much longer than the number of names.
+_SPARSE = 64
+_ROOM = 1 << 20
+
+
+class Identifiers:
+    """A two-way table between names and codes 0, 1, 2, …"""
+
+    def __init__(self) -> None:
+        self.names: list[Any] = []
+        self._codes: dict[Any, int] = {}
+        self._table: Codes = np.zeros(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def codes(self, ids: Any) -> Codes:
+        """The codes of an array of integers, a list of strings, or an Arrow column; new names get new codes."""
+        if isinstance(ids, np.ndarray):
+            return self._integers(ids)
+        if isinstance(ids, list):
+            return np.fromiter(map(self._code, ids), dtype=np.int64, count=len(ids))
+        encoded = ids.dictionary_encode()
+        words = np.fromiter(map(self._code, encoded.dictionary.to_pylist()), dtype=np.int64)
+        return words[encoded.indices.to_numpy(zero_copy_only=False)]
+
+    def _code(self, name: Any) -> int:
+        code = self._codes.get(name)
+        if code is None:
+            code = self._codes[name] = len(self.names)
+            self.names.append(name)
+        return code
+
+    def _integers(self, ids: Codes) -> Codes:
+        if not ids.size:
+            return ids
+        low, high = int(ids.min()), int(ids.max())
+        if low < 0 or high > _SPARSE * (len(self.names) + ids.size) + _ROOM:
+            unique, inverse = np.unique(ids, return_inverse=True)
+            return np.fromiter(map(self._code, unique.tolist()), dtype=np.int64)[inverse]
+        if high >= self._table.size:
+            self._table = np.pad(self._table, (0, max(high + 1, 2 * self._table.size) - self._table.size), constant_values=-1)
+        codes = self._table[ids]
+        new = codes < 0
+        if new.any():
+            unique, first = np.unique(ids[new], return_index=True)
+            unique = unique[np.argsort(first)]
+            self._table[unique] = np.fromiter(map(self._code, unique.tolist()), dtype=np.int64, count=unique.size)
+            codes = self._table[ids]
+        return codes
