@@ -135,7 +135,7 @@ def prior_rdp(setting: Setting) -> Bound:
         name=RDP,
         theorem="Ye and Shokri 2022, Theorem 3.3",
         conditions=("m-strongly convex", "M-smooth", "0 < η < 2/M", "b divides n"),
-        rho=0.5 * setting.step_mu**2 * (1 + excess) * ROUND_UP,
+        rho=0.5 * setting.step_mu**2 * (1 + excess) * ROUND_UP**2,
     )
 
 

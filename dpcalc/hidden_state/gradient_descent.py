@@ -91,7 +91,7 @@ def prior_rdp(setting: Setting) -> Bound:
     """
     contraction = setting.contraction
     slower = Contraction(gap=contraction.gap / 2)
-    rho = setting.step_mu**2 * (1 + contraction.factor) / 2 * float(slower.geometric_sum(setting.steps)) * ROUND_UP
+    rho = setting.step_mu**2 * (1 + contraction.factor) / 2 * float(slower.geometric_sum(setting.steps)) * ROUND_UP**2
     return Bound(
         name=RDP,
         theorem="Ye and Shokri 2022, Theorem D.6 (as in Bok et al., Figure 1)",

@@ -10,6 +10,7 @@ import io
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -180,17 +181,27 @@ def _energy_of_record(setting: Setting, course: _Course, first: int) -> tuple[fl
     best = (least_energy(later[start] - later[points[1:]], np.cumsum(amounts)), start)
     if setting.diameter is None:
         return best
-    # Starts right after a use and the injections from there on; first a guess that forgets their order.
-    distances = course.left[uses] * setting.diameter
-    remaining = np.append(np.cumsum(amounts[:0:-1])[::-1], 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        capacity = later[uses + 1]
-        guesses = np.where(capacity > 0, (distances + remaining) ** 2 / capacity, np.inf)
-    for index in np.argsort(guesses, kind="stable")[:_STARTS_TRIED].tolist():
+    for index in _promising_starts(course, uses, amounts, course.left[uses] * setting.diameter):
         start = int(uses[index]) + 1
         if start < setting.steps:
-            best = min(best, (energy(start, float(distances[index]), index + 1), start))
+            best = min(best, (energy(start, float(course.left[uses[index]] * setting.diameter), index + 1), start))
     return best
+
+
+def _promising_starts(course: _Course, uses: Any, amounts: Floats, distances: Floats) -> list[int]:
+    """Uses right after which to start from D, best first by two guesses that forget the order of the injections.
+
+    One spreads everything over all the noise that is left, the other keeps the last use apart.
+    """
+    later, last = course.capacity_after, int(uses[-1])
+    remaining = np.append(np.cumsum(amounts[:0:-1])[::-1], 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = (distances + remaining) ** 2 / later[uses + 1]
+        apart = (distances + remaining - amounts[-1]) ** 2 / (later[uses + 1] - later[last])
+        apart += amounts[-1] ** 2 / later[last]
+    guesses = [np.where(np.isnan(guess) | (guess < 0), np.inf, guess) for guess in (spread, apart)]
+    ranked = [np.argsort(guess, kind="stable")[:_STARTS_TRIED].tolist() for guess in guesses]
+    return list(dict.fromkeys([*ranked[1], *ranked[0], max(len(amounts) - 2, 0)]))
 
 
 def _stochastic(setting: Setting, course: _Course, sigmas: Floats, delta: float) -> list[Bound]:
