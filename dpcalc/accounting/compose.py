@@ -9,11 +9,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dpcalc.accounting.contour import ACCURACY as CONTOUR_ACCURACY
+from dpcalc.accounting.contour import contour_through
 from dpcalc.accounting.gaussian import composed_mu, is_exactly_gaussian
 from dpcalc.accounting.loss_distribution import Bounds, LossDistribution
+from dpcalc.accounting.pilot import Saddle
 from dpcalc.accounting.renyi import composed_rdp, composed_rho, rdp_upper_delta, rdp_upper_epsilon
 from dpcalc.conversions import gdp_delta, gdp_epsilon
-from dpcalc.errors import InputError
+from dpcalc.errors import CertificationError, InputError
 from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee, MuKind, Status, common_adjacency
 from dpcalc.mechanisms.base import Mechanism, Pair
 from dpcalc.mechanisms.validation import expect_whole
@@ -112,6 +115,11 @@ def _answer(parts: Parts, question: _Question, accountant: Accountant) -> _Answe
         if composed_mu(parts) is not None:
             candidates.append(_by_gdp(parts, question))
     winner = min(candidates, key=lambda answer: answer.upper)
+    if best.lower is not None and winner.upper < best.lower * (1 - 1e-9):
+        raise CertificationError(
+            f"accountant {winner.accountant} gives at most {winner.upper:.9g}, but at least {best.lower:.9g} is certain; "
+            "this is a fault of the program, so no answer is given."
+        )
     return _Answer(winner.accountant, winner.upper, best.lower, _between(best.estimate, best.lower, winner.upper))
 
 
@@ -134,6 +142,7 @@ def _by_gdp(parts: Parts, question: _Question) -> _Answer:
 def _gdp_value(mu: float, question: _Question) -> float:
     if question.delta is not None:
         return float(gdp_epsilon(mu, question.delta))
+    assert question.epsilon is not None
     return float(gdp_delta(mu, question.epsilon))
 
 
@@ -145,10 +154,20 @@ def _by_rdp(parts: Parts, question: _Question) -> _Answer:
 
 
 def _by_loss_distribution(parts: Parts, question: _Question) -> _Answer:
-    bounds = [_direction(parts, question, index) for index in _directions(parts)]
-    upper = max(bound.upper for bound in bounds)
-    lower = max(bound.lower for bound in bounds)
-    return _Answer("pld", upper, lower, (lower + upper) / 2)
+    """The worse of the two directions, bounded from both sides; the other one only shown to be no worse."""
+    directions = sorted((_Direction(parts, question, index) for index in _directions(parts)), key=lambda d: -d.expected)
+    worst = directions[0].bounds()
+    upper = max([worst.upper, *(other.upper_below(worst.upper) for other in directions[1:])])
+    estimate = max((d.estimate for d in directions if d.estimate is not None), default=None)
+    if estimate is None:
+        return _Answer("pld", upper, worst.lower, (worst.lower + upper) / 2)
+    doubt = CONTOUR_ACCURACY * (1 + 1 / max(directions[0].slope, 1e-300))
+    if not worst.lower - doubt <= estimate <= upper + doubt:
+        raise CertificationError(
+            f"the contour integral gives {estimate:.9g}, outside the certified interval "
+            f"[{worst.lower:.9g}, {upper:.9g}]; this is a fault of the program, so no answer is given."
+        )
+    return _Answer("pld", upper, worst.lower, min(max(estimate, worst.lower), upper))
 
 
 def _directions(parts: Parts) -> tuple[int, ...]:
@@ -157,18 +176,62 @@ def _directions(parts: Parts) -> tuple[int, ...]:
     return (0,) if symmetric else (0, 1)
 
 
-def _direction(parts: Parts, question: _Question, index: int) -> Bounds:
-    upper: list[tuple[Pair, int]] = [(mechanism.pairs()[index], count) for mechanism, count in parts]
-    lower: list[tuple[Pair, int]] = []
-    for mechanism, count in parts:
-        attained = mechanism.attained_pairs()
-        if attained is not None:
-            lower.append((attained[index], count))
-    distribution = LossDistribution(upper, lower)
-    if question.delta is not None:
-        return distribution.epsilon(question.delta, question.tolerance)
-    assert question.epsilon is not None
-    return distribution.delta(question.epsilon, question.tolerance)
+class _Direction:
+    """The composition in one direction: remove (0) or add (1)."""
+
+    def __init__(self, parts: Parts, question: _Question, index: int) -> None:
+        upper: list[tuple[Pair, int]] = []
+        lower: list[tuple[Pair, int]] = []
+        for mechanism, count in parts:
+            upper.append((mechanism.pairs()[index], count))
+            attained = mechanism.attained_pairs()
+            if attained is not None:
+                lower.append((attained[index], count))
+        self._distribution = LossDistribution(upper, lower)
+        self._question = question
+        pilot = self._distribution.pilot
+        if question.delta is not None:
+            saddle = pilot.saddle_for_delta(math.log(question.delta))
+            self.expected, self.slope = saddle.epsilon, saddle.theta
+        else:
+            assert question.epsilon is not None
+            saddle = pilot.saddle_for_epsilon(question.epsilon)
+            self.expected, self.slope = math.exp(min(saddle.log_delta, 0.0)), 1.0
+        self.estimate = self._contour(upper, saddle)
+        if self.estimate is not None:
+            self.expected = self.estimate
+
+    def _contour(self, upper: list[tuple[Pair, int]], saddle: Saddle) -> float | None:
+        window = self._distribution.pilot.tail_bounds(saddle.theta, -34.0)
+        contour = contour_through(
+            upper, centre=saddle.theta, deviation=saddle.deviation, width=window.high - window.low
+        )
+        if contour is None:
+            return None
+        if self._question.delta is not None:
+            value = contour.epsilon(self._question.delta, saddle.epsilon)
+            return max(value, 0.0) if math.isfinite(value) else None
+        assert self._question.epsilon is not None
+        return math.exp(min(contour.log_delta(self._question.epsilon), 0.0))
+
+    def bounds(self) -> Bounds:
+        """Certified bounds as close as the tolerance asks."""
+        return self._value(self._question.tolerance, only_upper=False)
+
+    def upper_below(self, limit: float) -> float:
+        """A certified upper bound, no finer than it takes to be below a limit that does not depend on it."""
+        relaxed = min(0.3, 0.7 * (1 - self.expected / limit)) if limit > 0 else 0.0
+        if relaxed > self._question.tolerance:
+            upper = self._value(relaxed, only_upper=True).upper
+            if upper <= limit:
+                return upper
+        return self._value(self._question.tolerance, only_upper=True).upper
+
+    def _value(self, tolerance: float, *, only_upper: bool) -> Bounds:
+        if self._question.delta is not None:
+            return self._distribution.epsilon(self._question.delta, tolerance, only_upper=only_upper)
+        assert self._question.epsilon is not None
+        return self._distribution.delta(self._question.epsilon, tolerance, only_upper=only_upper)
 
 
 def _guarantee(parts: Parts, question: _Question, answer: _Answer) -> Guarantee:

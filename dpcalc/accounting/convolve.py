@@ -1,18 +1,19 @@
 """T-fold composition of grid distributions by tilted FFT, with every error bounded.
 
-Composed tilted masses are computed up to an absolute error per point (`error`), which covers the rounding of the forward
-transform, of the powers and of the inverse transform; and up to wrap-around, which only ever adds mass inside the
-window: what truly lies outside is bounded by Chernoff's inequality at another tilt (`outside`).
+Composed tilted masses are computed up to an absolute error per point (`error`), which covers the rounding of the
+forward transform, of the powers and of the inverse transform; and up to wrap-around, which only ever adds mass inside
+the window: what truly lies outside is bounded by Chernoff's inequality at another tilt (`below`, `above`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dpcalc.accounting.discretise import Grid
+from dpcalc.accounting.pilot import Window
 from dpcalc.mechanisms.base import Complexes, Floats
 
 _UNIT = 2.0**-53
@@ -23,15 +24,44 @@ _LOG_NEGLIGIBLE = -60.0
 class Composed:
     """Tilted masses of a composition on a window, and bounds on everything that they leave out.
 
-    True tilted masses are within `error` of the clean circular ones, and those exceed the true ones by at most
-    `outside` (the tilted probability of leaving the window); all masses are right up to a factor e^{±log_slack}.
+    The computed masses are within `error` of the circular ones, which exceed the true ones by at most `below` + `above`
+    (the tilted probabilities of leaving the window on either side); `beyond` is the untilted probability of losses above
+    it. All masses are right up to a factor e^{±log_slack}.
     """
 
     grid: Grid
     error: float
-    outside: float
-    log_beyond: float
+    below: float
+    above: float
+    beyond: float
     log_slack: float
+
+    def from_above(self) -> Floats:
+        """Tilted masses of the window that no true mass exceeds."""
+        return np.maximum(self.grid.masses, 0.0) + self.error
+
+    def from_below(self) -> Floats:
+        """Tilted masses of the window that exceed no true mass."""
+        return np.maximum(self.grid.masses - (self.error + self.below + self.above), 0.0)
+
+    def upper(self) -> Grid:
+        """As one distribution from above: what is below the window is moved up to it, what is above to +∞."""
+        masses = self.from_above()
+        masses[0] += self.below
+        infinite = min(1.0, self.grid.infinite + self.beyond)
+        return replace(self.grid, masses=masses, log_scale=self.grid.log_scale + self.log_slack, infinite=infinite)
+
+    def lower(self) -> Grid:
+        """As one distribution from below, without its empty ends."""
+        masses = self.from_below()
+        inside = np.flatnonzero(masses > 0)
+        first, last = (int(inside[0]), int(inside[-1]) + 1) if inside.size else (0, 1)
+        return replace(
+            self.grid,
+            start=self.grid.start + first,
+            masses=masses[first:last],
+            log_scale=self.grid.log_scale - self.log_slack,
+        )
 
 
 def fast_length(least: int) -> int:
@@ -43,13 +73,9 @@ def fast_length(least: int) -> int:
     return best + best % 2
 
 
-def compose_grids(
-    parts: Sequence[tuple[Grid, int]], *, low: float, high: float, low_tilt: float, high_tilt: float
-) -> Composed:
-    """The composition of grids of one step and one tilt θ on the window [low, high] of losses.
-
-    `low_tilt` < 0 < `high_tilt` are added to θ for the Chernoff bounds; any values are sound.
-    """
+def compose_grids(parts: Sequence[tuple[Grid, int]], window: Window) -> Composed:
+    """The composition of grids of one step and one tilt θ on a window of losses; any window is sound."""
+    low, low_tilt, high, high_tilt = window
     step, theta = parts[0][0].step, parts[0][0].theta
     start = int(np.floor(low / step))
     length = fast_length(int(np.ceil(high / step)) - start + 2)
@@ -66,13 +92,16 @@ def compose_grids(
         log_finite += count * float(np.log1p(-min(grid.infinite, 1 - 1e-16)))
     masses, error = spectrum.inverse(start)
     top = step * (start + length)
-    # P(loss ≥ top) untilted, and the tilted probability on either side.
-    log_above = log_high - high_tilt * top
-    log_below = log_low - low_tilt * step * (start - 1)
-    outside = float(np.exp(min(log_above, 0.0)) + np.exp(min(log_below, 0.0)))
-    log_beyond = log_scale + log_above - theta * top
-    infinite = -float(np.expm1(log_finite))
-    return Composed(Grid(step, start, masses, theta, log_scale, infinite), error, outside, log_beyond, log_slack)
+    log_above = min(log_high - high_tilt * top, 0.0)
+    log_below = min(log_low - low_tilt * step * (start - 1), 0.0)
+    return Composed(
+        Grid(step, start, masses, theta, log_scale, -float(np.expm1(log_finite))),
+        error,
+        float(np.exp(log_below)),
+        float(np.exp(log_above)),
+        float(np.exp(min(log_scale + log_slack + log_above - theta * top, 0.0))),
+        log_slack,
+    )
 
 
 class _Spectrum:
@@ -122,7 +151,7 @@ def _fold(grid: Grid, length: int) -> Floats:
     total = offset + len(grid.masses)
     padded = np.zeros(-(-total // length) * length)
     padded[offset:total] = grid.masses
-    return padded.reshape(-1, length).sum(axis=0)
+    return np.asarray(padded.reshape(-1, length).sum(axis=0))
 
 
 def _log_mean_exp(masses: Floats, exponents: Floats) -> float:

@@ -30,14 +30,9 @@ class Curve:
         self.reference = max(near - 300 / (1 + grid.theta), 0.0)
         self._first = max(math.floor((self.reference - shift) / grid.step) - grid.start, 0)
         offsets = grid.step * (grid.start + np.arange(self._first, len(grid.masses))) - self.reference
-        clean = grid.masses[self._first :]
-        if self._upper:
-            masses = np.maximum(clean, 0.0) + composed.error
-            self._rest = math.exp(min(composed.log_beyond, 0.0)) + grid.infinite
-        else:
-            masses = np.maximum(clean - composed.error - composed.outside, 0.0)
-            self._rest = grid.infinite
-        weights = masses * np.exp(-grid.theta * offsets)
+        masses = composed.from_above() if self._upper else composed.from_below()
+        self._rest = grid.infinite + (composed.beyond if self._upper else 0.0)
+        weights = masses[self._first :] * np.exp(-grid.theta * offsets)
         self._p = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
         self._q = np.append(np.cumsum((weights * np.exp(-offsets))[::-1])[::-1], 0.0)
 

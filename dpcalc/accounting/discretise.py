@@ -4,8 +4,8 @@ A pair is its H(t) = sup_A P(A) - t Q(A), convex in t = e^ε, and a larger H sta
 Wang 2022). A distribution on the grid ε_j = jh is a convex piecewise linear H with its kinks at the t_j. The upper one
 is the chords of H (connect the dots: Doroshenko et al. 2022); the lower one is the chords pushed down by their gap.
 
-Masses are kept *tilted*: p_j e^{θ jh} up to a factor, so that the part of a far tail that decides δ is of order one. All
-formulas are local in j, so that tilting costs nothing; θ = 0 is a plain distribution.
+Masses are kept *tilted*: p_j e^{θ jh} up to a factor, so that the part of a far tail that decides δ is of order one.
+All formulas are local in j, so that tilting costs nothing; θ = 0 is a plain distribution.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Grid:
 
     @property
     def losses(self) -> Floats:
-        return self.step * (self.start + np.arange(len(self.masses)))
+        return self.step * (self.start + np.arange(len(self.masses), dtype=np.float64))
 
     def tilted(self, theta: float) -> Grid:
         """The same distribution with weights e^{θ·loss}, scaled to a total of one."""
@@ -65,7 +65,7 @@ class Cells:
 
 def cells_of_pair(pair: Pair, *, step: float, first: int, last: int) -> Cells:
     """The cells of a pair between the grid points `first` and `last`, untilted."""
-    edges = step * np.arange(first, last + 1)
+    edges = step * np.arange(first, last + 1, dtype=np.float64)
     a, b = pair.masses(edges)
     mass, q_mass = a[1:-1], b[1:-1]
     t = np.exp(np.minimum(edges[:-1], 690.0))
@@ -80,7 +80,7 @@ def cells_of_pair(pair: Pair, *, step: float, first: int, last: int) -> Cells:
 def _rounding(masses: Floats) -> Floats:
     """Rounding error of masses that are differences of distribution functions on the side of the tail."""
     tail = np.minimum(np.cumsum(masses), np.cumsum(masses[::-1])[::-1])
-    return tail * 1e-15 * (2 - np.log(np.maximum(tail, 1e-300)))
+    return np.asarray(tail * 1e-15 * (2 - np.log(np.maximum(tail, 1e-300))))
 
 
 def cells_of_grid(grid: Grid, *, factor: int) -> tuple[Cells, int]:
@@ -108,7 +108,7 @@ def upper_grid(cells: Cells, *, step: float, first: int, theta: float = 0.0) -> 
     return Grid(step, first, masses, theta, 0.0, cells.above)
 
 
-def lower_grid(cells: Cells, *, step: float, first: int, theta: float = 0.0, infinite: float = 0.0) -> Grid:
-    """A grid distribution that is dominated: the chords pushed down, what is outside dropped but for P(L = ∞)."""
+def lower_grid(cells: Cells, *, step: float, first: int, theta: float = 0.0) -> Grid:
+    """A grid distribution that is dominated: the chords pushed down, what is outside dropped."""
     masses = push_down(cells.mass, cells.spread, cells.lifted, cells.doubt, step=step, theta=theta)
-    return Grid(step, first, masses, theta, 0.0, infinite)
+    return Grid(step, first, masses, theta)

@@ -2,29 +2,33 @@
 
 Outline: a pilot finds the saddle point; each pair is put on a grid from above and from below (`discretise`); the grids
 are composed by FFT under the tilt of the saddle point (`convolve`), and δ(ε) is summed with every error added or taken
-away. The step h comes from the tolerance and is refined until the two bounds meet it or the grid is as fine as allowed.
+away (`curve`). The steps come from the tolerance (`plan`) and are refined until the two bounds meet it.
+
+A mechanism that runs often is composed in two stages: blocks of it on a fine grid over a short range, then, put on the
+coarse grid by the same chords, the blocks among themselves and with everything else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from dpcalc.accounting.convolve import compose_grids
 from dpcalc.accounting.curve import Curve
-from dpcalc.accounting.discretise import Cells, Grid, cells_of_pair, lower_grid, upper_grid
+from dpcalc.accounting.discretise import Grid, cells_of_grid, cells_of_pair, lower_grid, upper_grid
 from dpcalc.accounting.pilot import Outline, Pilot, Saddle, outline
+from dpcalc.accounting.plan import MOST_POINTS, Plan, make_plan
 from dpcalc.mechanisms.base import Pair
 
 Parts = Sequence[tuple[Pair, int]]
 Side = Literal["upper", "lower"]
 
-_MOST_POINTS = 1 << 21
 _SPARE = 1e-6  # share of δ given away to truncation
-_LOG_OUTSIDE = -30.0  # log of the tilted probability left outside the window
+_LOG_OUTSIDE = -30.0  # log of the tilted probability left outside a window
+_ROUNDING = 4e-16  # relative error of a loss at an edge
 
 
 @dataclass(frozen=True)
@@ -36,13 +40,13 @@ class Bounds:
 
 
 class LossDistribution:
-    """A composition of dominating pairs in one direction, ready to be bounded from above and below."""
+    """A composition in one direction: dominating pairs to bound it from above, attained ones from below."""
 
     def __init__(self, upper: Parts, lower: Parts) -> None:
         self.upper, self.lower = list(upper), list(lower)
-        self._outlines: dict[int, Outline] = {}
-        self._pilot = Pilot([self._outline(pair) for pair, _ in self.upper], [count for _, count in self.upper])
         self.steps = sum(count for _, count in self.upper)
+        self._outlines: dict[int, Outline] = {}
+        self.pilot = Pilot([self._outline(pair) for pair, _ in self.upper], [count for _, count in self.upper])
 
     def _outline(self, pair: Pair) -> Outline:
         if id(pair) not in self._outlines:
@@ -50,94 +54,81 @@ class LossDistribution:
         return self._outlines[id(pair)]
 
     def epsilon(self, delta: float, tolerance: float, *, only_upper: bool = False) -> Bounds:
-        """Bounds on ε(δ); `only_upper` skips the lower one (0)."""
-        saddle = self._pilot.saddle_for_delta(float(np.log(delta)))
-        return self._refine(
-            saddle,
-            tolerance,
-            delta,
-            lambda curve: curve.epsilon(delta),
-            only_upper,
-        )
+        """Bounds on ε(δ) whose relative gap is `tolerance` where that can be had; `only_upper` leaves the lower at 0."""
+        saddle = self.pilot.saddle_for_delta(float(np.log(delta)))
+        target = tolerance * max(saddle.epsilon, 0.0)
+        return self._refine(saddle, delta, lambda curve: curve.epsilon(delta), tolerance, target, only_upper=only_upper)
 
     def delta(self, epsilon: float, tolerance: float, *, only_upper: bool = False) -> Bounds:
         """Bounds on δ(ε)."""
-        saddle = self._pilot.saddle_for_epsilon(epsilon)
-        return self._refine(
-            saddle,
-            tolerance,
-            max(float(np.exp(saddle.log_delta)), 1e-290),
-            lambda curve: curve.delta(epsilon),
-            only_upper,
-            relative_to_delta=True,
-        )
+        saddle = self.pilot.saddle_for_epsilon(epsilon)
+        delta = float(np.exp(np.clip(saddle.log_delta, -650.0, 0.0)))
+        target = tolerance / max(saddle.theta, 1e-3)
+        return self._refine(saddle, delta, lambda curve: curve.delta(epsilon), tolerance, target, only_upper=only_upper)
 
     def _refine(
         self,
         saddle: Saddle,
-        tolerance: float,
         delta: float,
         value: Callable[[Curve], float],
+        tolerance: float,
+        target: float,
+        *,
         only_upper: bool,
-        relative_to_delta: bool = False,
     ) -> Bounds:
-        target = tolerance / max(saddle.theta, 1e-3) if relative_to_delta else tolerance * max(saddle.epsilon, 0.0)
-        step = self._step(saddle, max(target, 1e-4 * saddle.deviation))
+        target = max(target, 1e-4 * saddle.deviation)
         best = Bounds(0.0, np.inf)
         for _ in range(4):
-            step = self._affordable(saddle, step)
-            upper = value(self._curve(self.upper, "upper", saddle, step, delta))
+            plan = make_plan(self.pilot, saddle, [count for _, count in self.upper], target)
+            upper = value(self._curve(self.upper, "upper", saddle, plan, delta))
             lower = 0.0
             if self.lower and not only_upper:
-                lower = value(self._curve(self.lower, "lower", saddle, step, delta))
+                lower = value(self._curve(self.lower, "lower", saddle, plan, delta))
             best = Bounds(max(best.lower, lower), min(best.upper, upper))
             gap = best.upper - best.lower
-            if only_upper or gap <= tolerance * best.upper or self.lower != self.upper or best.upper == 0:
+            if only_upper or gap <= tolerance * best.upper or self.lower != self.upper or plan.at_limit:
                 break
-            finer = step * float(np.clip(np.sqrt(0.7 * tolerance * best.upper / gap), 0.1, 0.7))
-            if self._affordable(saddle, finer) > 0.8 * step:
-                break
-            step = finer
+            target *= float(np.clip(0.6 * tolerance * best.upper / gap, 0.02, 0.5))
         return best
 
-    def _step(self, saddle: Saddle, target: float) -> float:
-        """The step at which both bounds together are about 0.7 `target` apart in ε.
-
-        Splitting a loss at distance a above a grid point adds a(h-a) to the variance, h²/6 on average or h·E|L| for
-        losses well below h; that moves ε by (1+θ)/2 times it, and the lower bound by twice as much the other way.
-        """
-        k = self._pilot
-        terms = k.logs + saddle.theta * k.losses
-        weights = np.exp(terms - terms.max(axis=1, keepdims=True))
-        size = (weights * np.abs(k.losses)).sum(axis=1) / weights.sum(axis=1)
-        low, high = np.log(1e-14), np.log(max(saddle.deviation, 1e-12))
-        for _ in range(50):
-            h = np.exp((low + high) / 2)
-            error = 1.5 * (1 + saddle.theta) * float(k.counts @ np.minimum(h * h / 6, h * size))
-            low, high = ((low + high) / 2, high) if error < 0.7 * target else (low, (low + high) / 2)
-        return float(np.exp(low))
-
-    def _affordable(self, saddle: Saddle, step: float) -> float:
-        low, _, high, _ = self._pilot.tail_bounds(saddle.theta, _LOG_OUTSIDE)
-        return max(step, (high - low) / _MOST_POINTS, max(abs(low), abs(high)) * 1e-12)
-
-    def _curve(self, parts: Parts, side: Side, saddle: Saddle, step: float, delta: float) -> Curve:
-        theta = min(saddle.theta, 2 / step)
-        grids, shift = [], 0.0
+    def _curve(self, parts: Parts, side: Side, saddle: Saddle, plan: Plan, delta: float) -> Curve:
+        theta = min(saddle.theta, 2 / plan.step)
+        grids: list[tuple[Grid, int]] = []
+        shift = 0.0
         for pair, count in parts:
-            grid = self._discretised(pair, side, step, delta)
-            shift += count * 4e-16 * float(np.abs(grid.losses[[0, -1]]).max())
-            grids.append((grid.tilted(theta), count))
-        low, low_tilt, high, high_tilt = self._pilot.tail_bounds(theta, _LOG_OUTSIDE)
-        composed = compose_grids(grids, low=low, high=high, low_tilt=low_tilt, high_tilt=high_tilt)
+            size = plan.block(count)
+            fine = plan.step if size == 1 else plan.step / plan.factor
+            grid = self._discretised(pair, side, fine, delta)
+            shift += count * _ROUNDING * float(np.abs(grid.losses[[0, -1]]).max())
+            grid = grid.tilted(theta)
+            if size == 1:
+                grids.append((grid, count))
+                continue
+            blocks, rest = divmod(count, size)
+            grids.append((self._block(pair, grid, size, side, plan), blocks))
+            if rest:
+                grids.append((self._block(pair, grid, rest, side, plan), 1))
+        window = self.pilot.tail_bounds(theta, _LOG_OUTSIDE)
+        composed = compose_grids(grids, window)
         return Curve(composed, side=side, near=saddle.epsilon, shift=shift, steps=self.steps)
+
+    def _block(self, pair: Pair, grid: Grid, size: int, side: Side, plan: Plan) -> Grid:
+        """`size` copies of a fine grid as one distribution on the coarse grid."""
+        pilot = Pilot([self._outline(pair)], [size])
+        window = pilot.tail_bounds(grid.theta, _LOG_OUTSIDE - float(np.log(self.steps)))
+        composed = compose_grids([(grid, size)], window)
+        fine = composed.upper() if side == "upper" else composed.lower()
+        cells, first = cells_of_grid(fine, factor=plan.factor)
+        make = upper_grid if side == "upper" else lower_grid
+        coarse = make(cells, step=plan.step, first=first, theta=grid.theta)
+        return replace(coarse, log_scale=fine.log_scale, infinite=fine.infinite).tilted(grid.theta)
 
     def _discretised(self, pair: Pair, side: Side, step: float, delta: float) -> Grid:
         sketch = self._outline(pair)
         low, high = sketch.tail_limits(delta * _SPARE / self.steps)
         first, last = int(np.floor(low / step)) - 1, int(np.ceil(high / step)) + 1
-        last = min(last, first + 4 * _MOST_POINTS)
-        cells: Cells = cells_of_pair(pair, step=step, first=first, last=last)
+        last = min(last, first + 4 * MOST_POINTS)
+        cells = cells_of_pair(pair, step=step, first=first, last=last)
         if side == "upper":
             return upper_grid(cells, step=step, first=first)
-        return lower_grid(cells, step=step, first=first, infinite=sketch.infinite)
+        return replace(lower_grid(cells, step=step, first=first), infinite=sketch.infinite)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from dpcalc.mechanisms.base import Floats, Pair
 _MAGNITUDES = 10.0 ** np.arange(-15.0, 7.0, 0.08)
 EDGES = np.concatenate((-_MAGNITUDES[::-1], [0.0], _MAGNITUDES))
 _MOST_PAIRS = 32
+_SCALES = np.geomspace(0.05, 100, 45)
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,17 @@ class Saddle:
     deviation: float
 
 
+class Window(NamedTuple):
+    """Where a composed loss is looked for, and the extra tilts at which Chernoff bounds what is outside."""
+
+    low: float
+    low_tilt: float
+    high: float
+    high_tilt: float
+
+
 class Pilot:
-    """The cumulant K(θ) = Σ counts·log E[e^{θL}] of a composition, from the outlines of (at most a few of) its pairs."""
+    """The cumulant K(θ) = Σ counts·log E[e^{θL}] of a composition, from the outlines of at most a few of its pairs."""
 
     def __init__(self, outlines: Sequence[Outline], counts: Sequence[int]) -> None:
         stride = -(-len(outlines) // _MOST_PAIRS)
@@ -80,6 +92,12 @@ class Pilot:
         k = self.counts @ (np.log(total) + top)
         return float(k), float(self.counts @ mean), float(self.counts @ np.maximum(square - mean**2, 0.0))
 
+    def mean_size(self, theta: float) -> Floats:
+        """E|L| of one run of each pair under the tilt."""
+        terms = self.logs + theta * self.losses
+        weights = np.exp(terms - terms.max(axis=1, keepdims=True))
+        return np.asarray((weights * np.abs(self.losses)).sum(axis=1) / weights.sum(axis=1))
+
     def saddle_at(self, theta: float) -> Saddle:
         """The ε whose saddle point is θ, and the saddle-point approximation of δ there."""
         k, mean, variance = self.cumulants(theta)
@@ -97,31 +115,32 @@ class Pilot:
         """The saddle point of an ε."""
         return self._search(lambda saddle: saddle.epsilon < epsilon)
 
-    def _search(self, too_small: object) -> Saddle:
+    def _search(self, too_small: Callable[[Saddle], bool]) -> Saddle:
         low, high = np.log(1e-7), np.log(1e9)
         for _ in range(40):
             middle = (low + high) / 2
-            if too_small(self.saddle_at(float(np.exp(middle)))):  # type: ignore[operator]
+            if too_small(self.saddle_at(float(np.exp(middle)))):
                 low = middle
             else:
                 high = middle
         return self.saddle_at(float(np.exp((low + high) / 2)))
 
-    def tail_bounds(self, theta: float, log_mass: float) -> tuple[float, float, float, float]:
-        """(low, its tilt, high, its tilt): the tilted composed loss leaves [low, high] with probability e^log_mass."""
+    def tail_bounds(self, theta: float, log_mass: float) -> Window:
+        """A window that the tilted composed loss leaves with a probability of about e^log_mass on each side."""
         k, mean, variance = self.cumulants(theta)
-        deviation = max(np.sqrt(variance), 1e-300)
+        deviation = max(math.sqrt(variance), 1e-300)
         ends = []
         for sign in (-1.0, 1.0):
-            best, best_tilt = np.inf, 1.0
-            for scale in np.geomspace(0.05, 100, 45):
+            best, best_tilt, worse = math.inf, 1.0, 0
+            for scale in _SCALES:
                 tilt = scale / deviation
-                if theta + sign * tilt > 1e9:
-                    continue
                 shifted, _, _ = self.cumulants(theta + sign * tilt)
-                distance = (shifted - k - log_mass) / tilt - sign * mean
+                distance = (shifted - k - log_mass) / tilt
+                worse = 0 if distance < best else worse + 1
                 if distance < best:
                     best, best_tilt = distance, tilt
-            ends.append((sign * (best + sign * mean), sign * best_tilt))
+                if worse > 3:
+                    break
+            ends.append((sign * best, sign * best_tilt))
         (low, low_tilt), (high, high_tilt) = ends
-        return low, low_tilt, high, high_tilt
+        return Window(min(low, mean - deviation), low_tilt, max(high, mean + deviation), high_tilt)

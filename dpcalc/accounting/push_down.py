@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcalc.mechanisms.base import Floats
 
@@ -19,7 +20,7 @@ def push_down(mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, *, st
     bad = spread <= 0
     for _ in range(4):
         keep = np.where(bad, 0.0, 1.0)
-        pushed, bad_now = _push(mass * keep, spread * keep, lifted * keep, doubt * keep, step, theta)
+        pushed, bad_now = _push(mass * keep, spread * keep, lifted * keep, doubt * keep, step=step, theta=theta)
         if not np.any(bad_now & ~bad):
             masses[:-1] = mass * (1 - keep)
             return masses + pushed
@@ -29,8 +30,8 @@ def push_down(mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, *, st
 
 
 def _push(
-    mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, step: float, theta: float
-) -> tuple[Floats, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, *, step: float, theta: float
+) -> tuple[Floats, NDArray[np.bool_]]:
     rise = np.exp(theta * step)
     low = np.maximum(lifted - doubt, 0.0)
     chords = np.zeros(len(mass) + 1)
@@ -46,7 +47,7 @@ def _push(
     down[:-1] = gap
     down[1:] = np.maximum(down[1:], gap * rise)
     down = np.minimum(down, cap)
-    down = _repair(down, gap, share, cap, cap_right, cap_left, rise)
+    down = _repair(down, gap, share, caps=(cap_right, cap_left), rise=rise)
     short = gap - (1 - share) * down[:-1] - share * down[1:] / rise
     # With both edges on an asymptote the result is that asymptote on the whole cell, which is below H anyway.
     on_right, on_left = down >= cap_right * (1 - 1e-12), down >= cap_left * (1 - 1e-12)
@@ -54,10 +55,9 @@ def _push(
     return _minorant(chords - _second_difference(down, step, rise), step, theta), bad
 
 
-def _repair(
-    down: Floats, gap: Floats, share: Floats, cap: Floats, cap_right: Floats, cap_left: Floats, rise: float
-) -> Floats:
+def _repair(down: Floats, gap: Floats, share: Floats, *, caps: tuple[Floats, Floats], rise: float) -> Floats:
     """Where an edge is at its cap, let the other edge of the cell make up for it."""
+    cap_right, cap_left = caps
     with np.errstate(divide="ignore", invalid="ignore"):
         need_left = (gap - share * down[1:] / rise) / (1 - share)
         need_right = (gap - (1 - share) * down[:-1]) / share * rise
@@ -67,7 +67,7 @@ def _repair(
     repaired = down.copy()
     repaired[:-1] = np.where(from_right, np.maximum(repaired[:-1], need_left), repaired[:-1])
     repaired[1:] = np.where(from_left, np.maximum(repaired[1:], need_right), repaired[1:])
-    return np.minimum(repaired, cap)
+    return np.minimum(repaired, np.minimum(cap_right, cap_left))
 
 
 def _room(chords: Floats, step: float, theta: float) -> tuple[Floats, Floats]:
@@ -100,7 +100,7 @@ def _second_difference(down: Floats, step: float, rise: float) -> Floats:
     """What lowering H by `down` at the edges takes from the mass of each."""
     after = np.append(down[1:], 0.0) / rise
     before = np.insert(down[:-1], 0, 0.0) * rise
-    return (after - down) / np.expm1(step) - (down - before) / -np.expm1(-step)
+    return np.asarray((after - down) / np.expm1(step) - (down - before) / -np.expm1(-step))
 
 
 def _minorant(masses: Floats, step: float, theta: float) -> Floats:

@@ -117,10 +117,10 @@ def _log(z: NDArray[Any]) -> NDArray[Any]:
 
 def _log1p(z: NDArray[Any]) -> NDArray[Any]:
     if not np.iscomplexobj(z):
-        return np.log1p(z)
+        return np.asarray(np.log1p(z))
     near = np.abs(z) < 0.5
     real = np.where(near, 0.5 * np.log1p(np.where(near, 2 * z.real + z.real**2 + z.imag**2, 0.0)), _log(np.abs(1 + z)))
-    return real + 1j * np.arctan2(z.imag, 1 + z.real)
+    return np.asarray(real + 1j * np.arctan2(z.imag, 1 + z.real))
 
 
 def _log_ratio(nodes: Floats, sigma: float, rate: float) -> Floats:

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpcalc.conversions import pure_dp_mu, pure_dp_rho
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Complexes, Floats, Mechanism, Pair
 from dpcalc.mechanisms.pairs import cells_from_tails
-from dpcalc.mechanisms.pure import pure_dp_gdp
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
 
 
@@ -31,7 +31,7 @@ class LaplacePair:
         p_above = np.where(low, 1.0, np.where(high, 0.0, 1 - falling))
         q_below = np.where(low, 0.0, np.where(high, 1.0, 1 - rising))
         q_above = np.where(low, 1.0, np.where(high, 0.0, rising))
-        return _cells(p_below, p_above), _cells(q_below, q_above)
+        return cells_from_tails(p_below, p_above), cells_from_tails(q_below, q_above)
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         """½e^{λε} + ½e^{-(1+λ)ε} + ½e^{-ε/2} sinh((λ+½)ε) / (2λ+1), with the largest factor e^{λε} taken out."""
@@ -40,10 +40,6 @@ class LaplacePair:
         middle = -np.expm1(-twice * e) / (2 * twice)
         inside: Complexes = (1 + np.exp(-twice * e)) / 2 + middle
         return exponents * e + np.log(inside)
-
-
-def _cells(below: Floats, above: Floats) -> Floats:
-    return cells_from_tails(below, above)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +67,10 @@ class Laplace(Mechanism):
         return LaplacePair(self.epsilon)
 
     def gdp(self) -> float | None:
-        return pure_dp_gdp(self.epsilon)
+        return pure_dp_mu(self.epsilon)
 
     def zcdp(self) -> float | None:
-        return self.epsilon**2 / 2
+        return pure_dp_rho(self.epsilon)
 
     def rdp(self, orders: Floats) -> Floats:
         """Mironov 2017, Proposition 6."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpcalc.accounting.subsampled_gaussian import log_mgf as subsampled_log_mgf
 from dpcalc.mechanisms.base import Complexes, Floats, Pair
-from dpcalc.mechanisms.pairs import GaussianPair, PointPair, ReversedPair, point_pair_of_profile
+from dpcalc.mechanisms.pairs import GaussianPair, PointPair, point_pair_of_profile
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,9 @@ class MixturePair:
 
     def _mixed_points(self, base: PointPair) -> PointPair:
         losses = np.log1p(self.rate * np.expm1(base.losses))
-        return PointPair(losses, (1 - self.rate) * base.q + self.rate * base.p, base.q, base.p_infinite, base.q_infinite)
+        return PointPair(
+            losses, (1 - self.rate) * base.q + self.rate * base.p, base.q, base.p_infinite, base.q_infinite
+        )
 
 
 @dataclass(frozen=True)
@@ -79,54 +81,53 @@ class SymmetrisedPair:
         a, b = self.pair.masses(np.array([0.0]))
         return float(a[1]), float(b[1])
 
-    def log_mgf(self, exponents: Complexes) -> Complexes | None:
+    def log_mgf(self, exponents: Complexes) -> Complexes | None:  # noqa: ARG002
         return None
 
 
-def log_mgf_rdp(pairs: tuple[Pair, Pair], orders: Floats) -> Floats | None:
-    """The Rényi divergence of the worse pair at each order, a shade above its quadrature; None without a transform."""
-    worst = np.zeros_like(orders)
-    for pair in dict.fromkeys(pairs):
-        value = pair.log_mgf((orders - 1).astype(np.complex128))
-        if value is None:
-            return None
-        worst = np.maximum(worst, value.real / (orders - 1))
-    return np.asarray(worst * (1 + 1e-11))
-
-
 def group_of_two(first: Pair, second: Pair) -> PointPair:
-    """A pair for one step of `first` and then one of `second` between three data sets in a chain.
+    """A pair for the ends of a chain of three data sets whose two links are dominated by `first` and `second`.
 
-    If δ_a and δ_b hold for the two steps, inf over ε_a + ε_b = ε of δ_b(ε_b) + e^{ε_b} δ_a(ε_a) holds for both.
+    δ(ε_a + ε_b) ≤ δ_a(ε_a) + e^{ε_a} δ_b(ε_b) for any split and, as the links may come in either order, with the roles
+    exchanged; the best of these at every ε of a grid is a profile that holds, and so is its convex minorant.
     """
-    losses = _profile_grid(first, second)
-    both = np.minimum(_chain(first, second, losses), _chain(second, first, losses))
-    one_side = np.maximum(_profile(first, losses), _profile(second, losses))
-    return point_pair_of_profile(losses, np.maximum(both, one_side))
+    losses = _profile_grid((first, second))
+    best = np.minimum(_chain(first, second, losses), _chain(second, first, losses))
+    return point_pair_of_profile(losses, best)
 
 
 def _profile(pair: Pair, losses: Floats) -> Floats:
-    """δ at each of the increasing losses: P(L > ε) - e^ε Q(L > ε), summed from cells so that nothing cancels much."""
+    """Upper bounds on δ at each of the increasing losses: P(L > ε) - e^ε Q(L > ε)."""
     a, b = pair.masses(losses)
     p_above = np.cumsum(a[::-1])[::-1][1:]
     q_above = np.cumsum(b[::-1])[::-1][1:]
-    return np.clip(p_above - np.exp(losses) * q_above, 0.0, 1.0) + 4e-16 * p_above
+    return np.asarray(
+        np.clip(p_above - np.exp(losses) * q_above + 1e-13 * p_above, np.maximum(-np.expm1(losses), 0.0), 1.0)
+    )
 
 
 def _chain(first: Pair, second: Pair, losses: Floats) -> Floats:
+    """The best split over the grid; δ is convex in e^ε, so that chords between its points are above it."""
+    t = np.exp(losses)
     delta_first, delta_second = _profile(first, losses), _profile(second, losses)
     best = np.ones_like(losses)
-    splits = np.arange(0, len(losses), max(1, len(losses) // 256))
-    for i in splits:
-        rest = np.interp(losses - losses[i], losses, np.arange(len(losses)), left=-1.0)
-        index = np.floor(rest).astype(int)
-        value = np.where(index >= 0, delta_second[index] + np.exp(losses - losses[i]) * delta_first[i], 1.0)
-        best = np.minimum(best, value)
+    for loss, delta in zip(losses, delta_first, strict=True):
+        rest = losses - loss
+        inside = rest >= losses[0]
+        value = delta + np.exp(loss) * np.interp(np.exp(rest[inside]), t, delta_second)
+        best[inside] = np.minimum(best[inside], value)
     return best
 
 
-def _profile_grid(first: Pair, second: Pair) -> Floats:
-    reach = 1e-3
-    while reach < 2000 and max(_profile(pair, np.array([reach]))[0] for pair in (first, second)) > 1e-80:
-        reach *= 1.3
-    return np.linspace(-2 * reach, 2 * reach, 4001)
+def _profile_grid(pairs: tuple[Pair, Pair]) -> Floats:
+    """Losses that resolve the bulk of the pairs and reach to where their δ is negligible."""
+    edges = np.concatenate(([0.0], np.geomspace(1e-12, 600.0, 400)))
+    reach, scale = 0.0, np.inf
+    for pair in pairs:
+        delta = _profile(pair, edges)
+        reach = max(reach, float(edges[min(int(np.searchsorted(-delta, -1e-90)), len(edges) - 1)]))
+        scale = min(scale, float(delta[0]))
+    reach = max(2 * reach, 1e-10)
+    scale = max(min(scale, reach) / 10, 1e-13)
+    half = np.sinh(np.linspace(0.0, float(np.arcsinh(reach / scale)), 700)) * scale
+    return np.concatenate((-half[:0:-1], half))

@@ -15,7 +15,7 @@ def cells_from_tails(below: Floats, above: Floats) -> Floats:
     left = np.diff(below)
     right = -np.diff(above)
     inner = np.where(below[1:] <= above[:-1], left, right)
-    return np.maximum(np.concatenate((below[:1], inner, above[-1:])), 0.0)
+    return np.asarray(np.maximum(np.concatenate((below[:1], inner, above[-1:])), 0.0))
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,17 @@ class ReversedPair:
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         return self.pair.log_mgf(-1 - exponents)
+
+
+def log_mgf_rdp(pairs: tuple[Pair, Pair], orders: Floats) -> Floats | None:
+    """The Rényi divergence of the worse pair at each order, a shade above its quadrature; None without a transform."""
+    worst = np.zeros_like(orders)
+    for pair in dict.fromkeys(pairs):
+        value = pair.log_mgf((orders - 1).astype(np.complex128))
+        if value is None:
+            return None
+        worst = np.maximum(worst, value.real / (orders - 1))
+    return np.asarray(worst * (1 + 1e-11))
 
 
 def point_pair_of_profile(losses: Floats, profile: Floats) -> PointPair:

@@ -12,8 +12,8 @@ import numpy as np
 from dpcalc.errors import IncompatibleError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Floats, Mechanism, Pair
-from dpcalc.mechanisms.mixture import MixturePair, SymmetrisedPair, group_of_two, log_mgf_rdp
-from dpcalc.mechanisms.pairs import ReversedPair
+from dpcalc.mechanisms.mixture import MixturePair, SymmetrisedPair, group_of_two
+from dpcalc.mechanisms.pairs import ReversedPair, log_mgf_rdp
 from dpcalc.mechanisms.validation import expect_rate
 
 
@@ -155,7 +155,9 @@ class FixedSizeSampled(_Sampled):
             pair: Pair = first if self.sampling_rate == 1.0 else SymmetrisedPair(MixturePair(first, self.sampling_rate))
             return pair, pair
         mixture = MixturePair(first, self.sampling_rate)
-        return mixture, ReversedPair(mixture if second is first else MixturePair(ReversedPair(second), self.sampling_rate))
+        return mixture, ReversedPair(
+            mixture if second is first else MixturePair(ReversedPair(second), self.sampling_rate)
+        )
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pairs

@@ -1,0 +1,149 @@
+"""Discrete Gaussian and discrete Laplace noise on one integer-valued query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpcalc.conversions import pure_dp_mu, pure_dp_rdp, pure_dp_rho
+from dpcalc.guarantee import Adjacency
+from dpcalc.mechanisms.base import Floats, Mechanism, Pair
+from dpcalc.mechanisms.pairs import PointPair, log_mgf_rdp
+from dpcalc.mechanisms.validation import expect_adjacency, expect_positive, expect_whole
+
+# Noise further out than this many standard deviations (1e-136 of it) counts as an infinite loss.
+_REACH = 25.0
+
+
+def shifted_pair(log_masses: Floats, shift: int) -> PointPair:
+    """Noise with these log-masses on consecutive integers against the same noise moved by `shift`.
+
+    The masses must be log-concave: then the likelihood ratio is monotone, threshold tests are best, and a larger
+    shift dominates every smaller one. Where only one of the two has mass, the loss is infinite.
+    """
+    masses = np.exp(log_masses)
+    log_p, log_q = log_masses[shift:], log_masses[:-shift]
+    losses = log_p - log_q
+    order = np.argsort(losses, kind="stable")
+    only_p, only_q = float(masses[:shift].sum()), float(masses[-shift:].sum())
+    return PointPair(losses[order], masses[shift:][order], masses[:-shift][order], only_p, only_q)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteGaussian(Mechanism):
+    """Discrete Gaussian noise of parameter σ on one integer query of whole sensitivity (Canonne et al. 2020).
+
+    (Δ²/2σ²)-zCDP (their Theorem 4); the exact pair is the noise against itself moved by Δ, for one query: with several
+    coordinates no single direction is known to dominate.
+    """
+
+    type: ClassVar[str] = "discrete-gaussian"
+
+    sigma: float
+    sensitivity: int = 1
+    adjacency: Adjacency = "add-remove"
+
+    def __post_init__(self) -> None:
+        expect_positive("sigma", self.sigma)
+        expect_whole("sensitivity", self.sensitivity)
+        expect_adjacency(self.adjacency)
+
+    @cached_property
+    def _pair(self) -> PointPair:
+        reach = math.ceil(_REACH * self.sigma) + self.sensitivity
+        x = np.arange(-reach, reach + 1, dtype=np.float64)
+        logs = -x * x / (2 * self.sigma**2)
+        logs -= np.log(np.exp(logs).sum())
+        shift = self.sensitivity
+        inner = shifted_pair(logs, shift)
+        # The exact loss, not a difference of rounded logs.
+        losses = np.sort((shift * shift - 2 * shift * x[shift:]) / (2 * self.sigma**2))
+        return PointPair(losses, inner.p, inner.q, inner.p_infinite, inner.q_infinite)
+
+    def zcdp(self) -> float | None:
+        return self.sensitivity**2 / (2 * self.sigma**2) * (1 + 4e-16)
+
+    def rdp(self, orders: Floats) -> Floats:
+        return orders * self.sensitivity**2 / (2 * self.sigma**2) * (1 + 4e-16)
+
+    def pairs(self) -> tuple[Pair, Pair]:
+        return self._pair, self._pair
+
+    def as_replace_one(self) -> Mechanism:
+        """Replacing a record moves the query by at most a removal and an addition: twice the sensitivity."""
+        return DiscreteGaussian(sigma=self.sigma, sensitivity=2 * self.sensitivity, adjacency="replace-one")
+
+    def theorem(self) -> str:
+        return "discrete Gaussian (Canonne, Kamath, Steinke 2020), exact pair of one integer query"
+
+    def assumptions(self) -> tuple[str, ...]:
+        return ("discrete noise is added to one integer-valued query",)
+
+    def spec(self) -> Mapping[str, Any]:
+        return {"type": self.type, "sigma": self.sigma, "sensitivity": self.sensitivity}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteLaplace(Mechanism):
+    """Discrete Laplace (two-sided geometric) noise of scale b on one integer query of whole sensitivity: (Δ/b)-DP."""
+
+    type: ClassVar[str] = "discrete-laplace"
+
+    scale: float
+    sensitivity: int = 1
+    adjacency: Adjacency = "add-remove"
+
+    def __post_init__(self) -> None:
+        expect_positive("scale", self.scale)
+        expect_whole("sensitivity", self.sensitivity)
+        expect_adjacency(self.adjacency)
+
+    @property
+    def epsilon(self) -> float:
+        """The pure-DP parameter Δ/b."""
+        return self.sensitivity / self.scale
+
+    @cached_property
+    def _pair(self) -> PointPair:
+        """Losses (Δ - 2x)/b at 0 < x < Δ, and the two geometric tails as atoms at ±Δ/b."""
+        x = np.arange(1, self.sensitivity, dtype=np.float64)
+        ratio = math.exp(-1 / self.scale)
+        centre = -math.expm1(-1 / self.scale) / (1 + ratio)
+        tail = 1 / (1 + ratio)  # mass of {x ≤ 0}
+        far = ratio**self.sensitivity * tail
+        losses = np.concatenate(([-self.epsilon], ((self.sensitivity - 2 * x) / self.scale)[::-1], [self.epsilon]))
+        inner = centre * np.exp(-x / self.scale)
+        p = np.concatenate(([far], inner[::-1], [tail]))
+        return PointPair(losses, p, p[::-1].copy())
+
+    def gdp(self) -> float | None:
+        return pure_dp_mu(self.epsilon)
+
+    def zcdp(self) -> float | None:
+        return pure_dp_rho(self.epsilon)
+
+    def rdp(self, orders: Floats) -> Floats:
+        exact = log_mgf_rdp(self.pairs(), orders)
+        assert exact is not None
+        return np.minimum(exact, pure_dp_rdp(self.epsilon, orders))
+
+    def pairs(self) -> tuple[Pair, Pair]:
+        return self._pair, self._pair
+
+    def as_replace_one(self) -> Mechanism:
+        """Replacing a record moves the query by at most a removal and an addition: twice the sensitivity."""
+        return DiscreteLaplace(scale=self.scale, sensitivity=2 * self.sensitivity, adjacency="replace-one")
+
+    def theorem(self) -> str:
+        return "discrete Laplace, exact pair of one integer query"
+
+    def assumptions(self) -> tuple[str, ...]:
+        return ("discrete noise is added to one integer-valued query",)
+
+    def spec(self) -> Mapping[str, Any]:
+        return {"type": self.type, "scale": self.scale, "sensitivity": self.sensitivity}

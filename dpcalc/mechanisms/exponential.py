@@ -1,0 +1,95 @@
+"""The exponential mechanism, through its bounded range."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpcalc.conversions import pure_dp_mu, pure_dp_rdp
+from dpcalc.guarantee import Adjacency
+from dpcalc.mechanisms.base import Complexes, Floats, Mechanism, Pair
+from dpcalc.mechanisms.pairs import cells_from_tails
+from dpcalc.mechanisms.pure import pure_dp_pair
+from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
+
+
+@dataclass(frozen=True)
+class BoundedRangePair:
+    """A pair that dominates every ε-bounded-range mechanism: the upper envelope of its two-point worst cases.
+
+    A mechanism whose loss stays in [t - ε, t] is dominated by the two points t - ε and t (Dong, Durfee, Rogers 2020,
+    Lemma 3.2); H_t(s) = (1 - e^{t-ε} - s(e^{-t} - e^{-ε})) / (1 - e^{-ε}), largest over t at e^{2t} = s e^ε, so that
+    H(s) = (1 - √(s e^{-ε}))² / (1 - e^{-ε}) for |log s| ≤ ε.
+    """
+
+    epsilon: float
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        inner = np.clip(edges, -self.epsilon, self.epsilon)
+        unit = -np.expm1(-self.epsilon)
+        p_above = -np.expm1((inner - self.epsilon) / 2) / unit
+        q_above = -np.exp(-(inner + self.epsilon) / 2) * np.expm1((inner - self.epsilon) / 2) / unit
+        p_below = -np.exp((inner - self.epsilon) / 2) * np.expm1(-(inner + self.epsilon) / 2) / unit
+        q_below = -np.expm1(-(inner + self.epsilon) / 2) / unit
+        return cells_from_tails(p_below, p_above), cells_from_tails(q_below, q_above)
+
+    def log_mgf(self, exponents: Complexes) -> Complexes | None:
+        """P has density ½e^{(l-ε)/2} / (1 - e^{-ε}) on [-ε, ε]."""
+        rate = exponents + 0.5
+        inside: Complexes = -np.expm1(-2 * rate * self.epsilon) / (2 * rate) / -np.expm1(-self.epsilon)
+        return exponents * self.epsilon + np.log(inside)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exponential(Mechanism):
+    """The exponential mechanism with parameter ε (also report-noisy-max with Gumbel noise): ε-bounded range.
+
+    ε-DP and ε²/8-zCDP (Cesar, Rogers 2021).
+    """
+
+    type: ClassVar[str] = "exponential"
+
+    epsilon: float
+    adjacency: Adjacency = "add-remove"
+
+    def __post_init__(self) -> None:
+        expect_positive("epsilon", self.epsilon)
+        expect_adjacency(self.adjacency)
+
+    @cached_property
+    def _pair(self) -> BoundedRangePair:
+        return BoundedRangePair(self.epsilon)
+
+    @cached_property
+    def _symmetric_case(self) -> Pair:
+        return pure_dp_pair(self.epsilon / 2)
+
+    def gdp(self) -> float | None:
+        return pure_dp_mu(self.epsilon)
+
+    def zcdp(self) -> float | None:
+        return self.epsilon**2 / 8 * (1 + 4e-16)
+
+    def rdp(self, orders: Floats) -> Floats:
+        return np.minimum(orders * self.epsilon**2 / 8 * (1 + 4e-16), pure_dp_rdp(self.epsilon, orders))
+
+    def pairs(self) -> tuple[Pair, Pair]:
+        return self._pair, self._pair
+
+    def attained_pairs(self) -> tuple[Pair, Pair] | None:
+        """Two candidates whose scores move in opposite directions: randomised response with ε/2."""
+        return self._symmetric_case, self._symmetric_case
+
+    def as_replace_one(self) -> Mechanism:
+        """Replacing is removing and adding: the ranges add."""
+        return Exponential(epsilon=2 * self.epsilon, adjacency="replace-one")
+
+    def theorem(self) -> str:
+        return "exponential mechanism, bounded range (Dong, Durfee, Rogers 2020)"
+
+    def spec(self) -> Mapping[str, Any]:
+        return {"type": self.type, "epsilon": self.epsilon}
