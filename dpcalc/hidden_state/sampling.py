@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from dpcalc import conversions
 from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee
@@ -13,7 +15,7 @@ from dpcalc.hidden_state import exponential_mechanism as bounds
 from dpcalc.hidden_state.bound import Bound
 from dpcalc.hidden_state.exponential_mechanism import BOUNDED_RANGE, CLASSICAL, GDP, Langevin
 
-_BOUNDED_RANGE = "bounded range (Dong, Durfee, Rogers 2020), composed by privacy-loss distributions"
+_BOUNDED_RANGE = "bounded range (Dong, Durfee, Rogers 2020)"
 _TEXTBOOK = "McSherry and Talwar 2007"
 
 
@@ -91,11 +93,37 @@ def _bounded_range(epsilon: float, count: int, delta: float, adjacency: Adjacenc
     from dpcalc.mechanisms.exponential import Exponential
 
     mechanism = Exponential(epsilon=epsilon, adjacency=adjacency)
-    composed = compose([(mechanism, count)], delta=delta)
-    # Never worse than what it composes to as plain ε-DP.
-    capped = min(composed.epsilon if composed.epsilon is not None else math.inf, count * epsilon)
     entry = {**mechanism.spec(), "count": count}
-    return replace(composed, epsilon=capped, theorem=_BOUNDED_RANGE, mechanisms=(entry,))
+    if count > 1:
+        return replace(
+            compose([(mechanism, count)], delta=delta), theorem=f"{_BOUNDED_RANGE}, composed", mechanisms=(entry,)
+        )
+    once = bounded_range_epsilon(epsilon, delta)
+    orders = np.array(DEFAULT_ORDERS)
+    return Guarantee(
+        adjacency=adjacency,
+        status="certified",
+        accountant="bounded-range",
+        theorem=_BOUNDED_RANGE,
+        epsilon=once,
+        delta=delta,
+        epsilon_estimate=once,
+        mu=mechanism.gdp(),
+        mu_kind="upper",
+        rho=mechanism.zcdp(),
+        rdp=tuple(zip(orders.tolist(), mechanism.rdp(orders).tolist(), strict=True)),
+        mechanisms=(entry,),
+    )
+
+
+def bounded_range_epsilon(epsilon: float, delta: float) -> float:
+    """Upper bound on ε at δ of one ε₀-bounded-range release: ε₀ + 2 log(1 - √(δ(1 - e^{-ε₀}))), at least 0.
+
+    The inverse of δ = (1 - √(e^{ε-ε₀}))²/(1 - e^{-ε₀}), the largest over the two-point worst cases (Dong, Durfee,
+    Rogers 2020, Lemma 3.2).
+    """
+    saved = 2 * math.log1p(-math.sqrt(delta * -math.expm1(-epsilon)))
+    return max(0.0, epsilon * (1 + 1e-15) + saved * (1 - 1e-15))
 
 
 def _compare(candidates: Mapping[str, Guarantee], classical: float, delta: float, *, exact: bool) -> Comparison:
@@ -115,10 +143,24 @@ def _compare(candidates: Mapping[str, Guarantee], classical: float, delta: float
         note = "F - F′ is not bounded, so there is no pure ε"
     rows.append({"name": CLASSICAL, "theorem": _TEXTBOOK, "mu": None, "rho": None, "epsilon": classical, "note": note})
     winner = min(candidates, key=lambda name: candidates[name].epsilon or 0.0)
-    best = candidates[winner]
+    best = _all_that_holds(candidates[winner], candidates.values())
     assert best.epsilon is not None
     if best.epsilon < classical * (1 - 1e-9):
         verdict = f"ε = {best.epsilon:.6g} at δ = {delta:g} by {winner}, against {classical:.6g} by the textbook."
     else:
         verdict = f"The textbook's ε = {classical:.6g} is not improved at δ = {delta:g}."
     return Comparison(guarantee=best, bounds=tuple(rows), winner=winner, classical_epsilon=classical, verdict=verdict)
+
+
+def _all_that_holds(best: Guarantee, others: Iterable[Guarantee]) -> Guarantee:
+    """The best guarantee with the smallest μ, ρ and RDP of all: every one of them holds for the same release."""
+    for other in others:
+        if other.mu is not None and (best.mu is None or other.mu < best.mu):
+            best = replace(best, mu=other.mu, mu_kind=other.mu_kind)
+        if other.rho is not None and (best.rho is None or other.rho < best.rho):
+            best = replace(best, rho=other.rho)
+        known = dict(other.rdp)
+        best = replace(best, rdp=tuple((order, min(value, known.get(order, value))) for order, value in best.rdp))
+        if other.assumptions:
+            best = replace(best, assumptions=tuple(dict.fromkeys((*best.assumptions, *other.assumptions))))
+    return best
