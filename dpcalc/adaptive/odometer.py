@@ -6,7 +6,9 @@ The m-th stretch ends at T_m, and the loss up to T_m is at most mΔ in RDP (Feld
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +67,25 @@ class Odometer:
             for record in records.tolist():
                 times[record].append(step)
         return [[*ends, last] for ends in times]
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Everything it remembers, for a state file."""
+        return {
+            "odometer_totals": self._stretch.totals,
+            "odometer_compensation": self._stretch.compensation,
+            "odometer_restarts": self.restarts,
+            "odometer_stops": np.concatenate([np.zeros(0, dtype=np.int64), *(who for _, who in self._stops)]),
+            "odometer_stop_steps": np.repeat(
+                np.array([step for step, _ in self._stops], dtype=np.int64), [who.size for _, who in self._stops]
+            ),
+        }
+
+    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from what `to_arrays` gave."""
+        self._stretch.totals, self._stretch.compensation = arrays["odometer_totals"], arrays["odometer_compensation"]
+        self.restarts = arrays["odometer_restarts"]
+        stops = zip(arrays["odometer_stop_steps"].tolist(), arrays["odometer_stops"], strict=True)
+        self._stops = [(step, np.array([record])) for step, record in stops]
 
     def losses(self, stretches: NDArray[np.int64]) -> Floats:
         """Upper bounds on the loss up to T_m for m = `stretches`: √m·Δ (GDP) or mΔ (RDP), tolerance included."""

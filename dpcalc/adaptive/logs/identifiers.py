@@ -30,12 +30,13 @@ class Identifiers:
         if isinstance(ids, np.ndarray):
             return self._integers(ids)
         if isinstance(ids, list):
-            return np.fromiter(map(self._code, ids), dtype=np.int64, count=len(ids))
+            return np.fromiter(map(self.code, ids), dtype=np.int64, count=len(ids))
         encoded = ids.dictionary_encode()
-        words = np.fromiter(map(self._code, encoded.dictionary.to_pylist()), dtype=np.int64)
+        words = np.fromiter(map(self.code, encoded.dictionary.to_pylist()), dtype=np.int64)
         return words[encoded.indices.to_numpy(zero_copy_only=False)]
 
-    def _code(self, name: Any) -> int:
+    def code(self, name: Any) -> int:
+        """The code of one name."""
         code = self._codes.get(name)
         if code is None:
             code = self._codes[name] = len(self.names)
@@ -48,7 +49,7 @@ class Identifiers:
         low, high = int(ids.min()), int(ids.max())
         if low < 0 or high > _SPARSE * (len(self.names) + ids.size) + _ROOM:
             unique, inverse = np.unique(ids, return_inverse=True)
-            return np.fromiter(map(self._code, unique.tolist()), dtype=np.int64)[inverse]
+            return np.fromiter(map(self.code, unique.tolist()), dtype=np.int64)[inverse]
         if high >= self._table.size:
             self._table = np.pad(self._table, (0, max(high + 1, 2 * self._table.size) - self._table.size), constant_values=-1)
         codes = self._table[ids]
@@ -56,6 +57,6 @@ class Identifiers:
         if new.any():
             unique, first = np.unique(ids[new], return_index=True)
             unique = unique[np.argsort(first)]
-            self._table[unique] = np.fromiter(map(self._code, unique.tolist()), dtype=np.int64, count=unique.size)
+            self._table[unique] = np.fromiter(map(self.code, unique.tolist()), dtype=np.int64, count=unique.size)
             codes = self._table[ids]
         return codes
