@@ -202,7 +202,7 @@ class _Direction:
             self.expected = self.estimate
 
     def _contour(self, upper: list[tuple[Pair, int]], saddle: Saddle) -> float | None:
-        window = self._distribution.pilot.tail_bounds(saddle.theta, -34.0)
+        window = self._distribution.pilot.window(saddle.theta, -34.0, 0.0)
         contour = contour_through(
             upper, centre=saddle.theta, deviation=saddle.deviation, width=window.high - window.low
         )

@@ -129,7 +129,7 @@ class _Spectrum:
         per_step = self.noise + 4 * _UNIT * (np.pi - log_size) * size
         self.log_largest = self.log_largest[:kept]
         self.sensitivity = self.sensitivity[:kept] + count * per_step / size
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             self.log_product = self.log_product[:kept] + count * np.log(transform)
 
     def inverse(self, start: int) -> tuple[Floats, float]:
@@ -137,8 +137,9 @@ class _Spectrum:
         length, kept = self.length, len(self.log_product)
         turns = (np.arange(kept) * (start % length)) % length / length
         values = np.zeros(length // 2 + 1, dtype=np.complex128)
-        values[:kept] = np.exp(self.log_product + 2j * np.pi * turns)
-        values[~np.isfinite(values)] = 0.0
+        with np.errstate(invalid="ignore"):
+            values[:kept] = np.exp(self.log_product + 2j * np.pi * turns)
+        values[~np.isfinite(values)] = 0.0  # a transform that is exactly zero somewhere
         size = np.exp(np.minimum(self.log_largest, 700.0))
         wrong = 2 * float((size * np.minimum(self.sensitivity, 1.0)).sum()) / length
         wrong += 2 * self.noise * (2 * float(size.sum()) / length) + 2 * float(np.exp(_LOG_NEGLIGIBLE))

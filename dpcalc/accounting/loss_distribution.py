@@ -19,15 +19,15 @@ import numpy as np
 from dpcalc.accounting.convolve import compose_grids
 from dpcalc.accounting.curve import Curve
 from dpcalc.accounting.discretise import Grid, cells_of_grid, cells_of_pair, lower_grid, upper_grid
-from dpcalc.accounting.pilot import Outline, Pilot, Saddle, outline
-from dpcalc.accounting.plan import MOST_POINTS, Plan, make_plan
+from dpcalc.accounting.pilot import Outline, Pilot, Saddle, Window, coarse_outline
+from dpcalc.accounting.plan import LOG_OUTSIDE, MOST_POINTS, Plan, make_plan
 from dpcalc.mechanisms.base import Pair
 
 Parts = Sequence[tuple[Pair, int]]
 Side = Literal["upper", "lower"]
 
 _SPARE = 1e-6  # share of δ given away to truncation
-_LOG_OUTSIDE = -30.0  # log of the tilted probability left outside a window
+_LOG_BLOCK = -45.0  # log of the tilted probability left outside the window of a block
 _ROUNDING = 4e-16  # relative error of a loss at an edge
 
 
@@ -46,11 +46,11 @@ class LossDistribution:
         self.upper, self.lower = list(upper), list(lower)
         self.steps = sum(count for _, count in self.upper)
         self._outlines: dict[int, Outline] = {}
-        self.pilot = Pilot([self._outline(pair) for pair, _ in self.upper], [count for _, count in self.upper])
+        self.pilot = Pilot(self.upper)
 
     def _outline(self, pair: Pair) -> Outline:
         if id(pair) not in self._outlines:
-            self._outlines[id(pair)] = outline(pair)
+            self._outlines[id(pair)] = coarse_outline(pair)
         return self._outlines[id(pair)]
 
     def epsilon(self, delta: float, tolerance: float, *, only_upper: bool = False) -> Bounds:
@@ -79,7 +79,13 @@ class LossDistribution:
         target = max(target, 1e-4 * saddle.deviation)
         best = Bounds(0.0, np.inf)
         for _ in range(4):
-            plan = make_plan(self.pilot, saddle, [count for _, count in self.upper], target)
+            plan = make_plan(
+                self.pilot,
+                saddle,
+                [count for _, count in self.upper],
+                target,
+                log_untilted=float(np.log(delta * _SPARE)),
+            )
             upper = value(self._curve(self.upper, "upper", saddle, plan, delta))
             lower = 0.0
             if self.lower and not only_upper:
@@ -105,23 +111,16 @@ class LossDistribution:
                 grids.append((grid, count))
                 continue
             blocks, rest = divmod(count, size)
-            grids.append((self._block(pair, grid, size, side, plan), blocks))
+            log_spare = float(np.log(delta * _SPARE / self.steps))
+            pilot = Pilot([(pair, size)])
+            grids.append((_block(grid, size, pilot.window(theta, _LOG_BLOCK, log_spare), side, plan), blocks))
             if rest:
-                grids.append((self._block(pair, grid, rest, side, plan), 1))
-        window = self.pilot.tail_bounds(theta, _LOG_OUTSIDE)
+                grids.append(
+                    (_block(grid, rest, pilot.of_one(0, rest).window(theta, _LOG_BLOCK, log_spare), side, plan), 1)
+                )
+        window = self.pilot.window(theta, LOG_OUTSIDE, float(np.log(delta * _SPARE)))
         composed = compose_grids(grids, window)
         return Curve(composed, side=side, near=saddle.epsilon, shift=shift, steps=self.steps)
-
-    def _block(self, pair: Pair, grid: Grid, size: int, side: Side, plan: Plan) -> Grid:
-        """`size` copies of a fine grid as one distribution on the coarse grid."""
-        pilot = Pilot([self._outline(pair)], [size])
-        window = pilot.tail_bounds(grid.theta, _LOG_OUTSIDE - float(np.log(self.steps)))
-        composed = compose_grids([(grid, size)], window)
-        fine = composed.upper() if side == "upper" else composed.lower()
-        cells, first = cells_of_grid(fine, factor=plan.factor)
-        make = upper_grid if side == "upper" else lower_grid
-        coarse = make(cells, step=plan.step, first=first, theta=grid.theta)
-        return replace(coarse, log_scale=fine.log_scale, infinite=fine.infinite).tilted(grid.theta)
 
     def _discretised(self, pair: Pair, side: Side, step: float, delta: float) -> Grid:
         sketch = self._outline(pair)
@@ -132,3 +131,13 @@ class LossDistribution:
         if side == "upper":
             return upper_grid(cells, step=step, first=first)
         return replace(lower_grid(cells, step=step, first=first), infinite=sketch.infinite)
+
+
+def _block(grid: Grid, size: int, window: Window, side: Side, plan: Plan) -> Grid:
+    """`size` copies of a fine grid as one distribution on the coarse grid."""
+    composed = compose_grids([(grid, size)], window)
+    fine = composed.upper() if side == "upper" else composed.lower()
+    cells, first = cells_of_grid(fine, factor=plan.factor)
+    make = upper_grid if side == "upper" else lower_grid
+    coarse = make(cells, step=plan.step, first=first, theta=grid.theta)
+    return replace(coarse, log_scale=fine.log_scale, infinite=fine.infinite).tilted(grid.theta)

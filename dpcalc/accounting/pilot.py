@@ -12,15 +12,17 @@ import numpy as np
 from dpcalc.mechanisms.base import Floats, Pair
 
 _MAGNITUDES = 10.0 ** np.arange(-15.0, 7.0, 0.08)
-EDGES = np.concatenate((-_MAGNITUDES[::-1], [0.0], _MAGNITUDES))
+_COARSE = np.concatenate((-_MAGNITUDES[::-1], [0.0], _MAGNITUDES))
+_SHARES = np.concatenate((np.geomspace(1e-9, 2e-3, 150), np.linspace(2e-3, 1.0, 500)[1:]))
 _MOST_PAIRS = 32
 _SCALES = np.geomspace(0.05, 100, 45)
 
 
 @dataclass(frozen=True)
 class Outline:
-    """One pair on a few hundred cells of geometric width: a loss and its P-mass per cell."""
+    """One pair on a few hundred cells: increasing edges, and between them a loss and its P-mass per cell."""
 
+    edges: Floats
     losses: Floats
     masses: Floats
     infinite: float
@@ -29,23 +31,35 @@ class Outline:
         """Losses below and above which less than `mass` lies, at the resolution of the outline."""
         below = np.cumsum(self.masses)
         above = np.cumsum(self.masses[::-1])[::-1]
-        low = EDGES[max(int(np.searchsorted(below, mass, side="right")) - 1, 0)]
-        high = EDGES[min(int(np.searchsorted(-above, -mass, side="left")), len(EDGES) - 1)]
+        low = self.edges[max(int(np.searchsorted(below, mass, side="right")) - 1, 0)]
+        high = self.edges[min(int(np.searchsorted(-above, -mass, side="left")), len(self.edges) - 1)]
         return float(low), float(high)
 
 
-def outline(pair: Pair) -> Outline:
-    """The outline of a pair."""
-    a, b = pair.masses(EDGES)
-    middles = np.concatenate((EDGES[:1], (EDGES[1:] + EDGES[:-1]) / 2, EDGES[-1:]))
+def coarse_outline(pair: Pair) -> Outline:
+    """The outline of a pair on cells of geometric width that suit any pair."""
+    return _outline(pair, _COARSE)
+
+
+def fine_outline(pair: Pair) -> Outline:
+    """The outline of a pair on cells that resolve its bulk and its tails, for far tilts too."""
+    low, high = coarse_outline(pair).tail_limits(1e-90)
+    left = min(low, -1e-14) * _SHARES[::2][::-1]
+    return _outline(pair, np.concatenate((left, [0.0], max(high, 1e-14) * _SHARES)))
+
+
+def _outline(pair: Pair, edges: Floats) -> Outline:
+    a, b = pair.masses(edges)
+    middles = np.concatenate((edges[:1], (edges[1:] + edges[:-1]) / 2, edges[-1:]))
     both = (a > 1e-300) & (b > 1e-300)
     losses = np.where(both, np.log(np.where(both, a, 1.0)) - np.log(np.where(both, b, 1.0)), middles)
-    losses[1:-1] = np.clip(losses[1:-1], EDGES[:-1], EDGES[1:])
+    losses[1:-1] = np.clip(losses[1:-1], edges[:-1], edges[1:])
+    losses[0], losses[-1] = min(losses[0], edges[0]), max(losses[-1], edges[-1])
     finite = a.copy()
     infinite = 0.0
     if b[-1] <= 1e-300:
         infinite, finite[-1] = float(a[-1]), 0.0
-    return Outline(losses, finite, infinite)
+    return Outline(edges, losses, finite, infinite)
 
 
 @dataclass(frozen=True)
@@ -68,18 +82,24 @@ class Window(NamedTuple):
 
 
 class Pilot:
-    """The cumulant K(θ) = Σ counts·log E[e^{θL}] of a composition, from the outlines of at most a few of its pairs."""
+    """The cumulant K(θ) = Σ counts·log E[e^{θL}] of a composition, from outlines of at most a few of its pairs."""
 
-    def __init__(self, outlines: Sequence[Outline], counts: Sequence[int]) -> None:
-        stride = -(-len(outlines) // _MOST_PAIRS)
-        chosen = range(stride // 2 if stride > 1 else 0, len(outlines), stride)
-        total = float(sum(counts))
-        self.losses = np.stack([outlines[i].losses for i in chosen])
-        masses = np.stack([outlines[i].masses for i in chosen])
+    def __init__(self, parts: Sequence[tuple[Pair, int]]) -> None:
+        stride = -(-len(parts) // _MOST_PAIRS)
+        chosen = [parts[i] for i in range(stride // 2 if stride > 1 else 0, len(parts), stride)]
+        outlines = [fine_outline(pair) for pair, _ in chosen]
+        self.losses = np.stack([sketch.losses for sketch in outlines])
         with np.errstate(divide="ignore"):
-            self.logs = np.log(masses)
-        picked = np.array([float(counts[i]) for i in chosen])
-        self.counts = picked * (total / picked.sum())
+            self.logs = np.log(np.stack([sketch.masses for sketch in outlines]))
+        picked = np.array([float(count) for _, count in chosen])
+        self.counts = picked * (float(sum(count for _, count in parts)) / picked.sum())
+
+    def of_one(self, index: int, count: int) -> Pilot:
+        """The same for so many runs of one of the pairs; only if the pilot holds them all."""
+        pilot = object.__new__(Pilot)
+        pilot.losses, pilot.logs = self.losses[index : index + 1], self.logs[index : index + 1]
+        pilot.counts = np.array([float(count)])
+        return pilot
 
     def cumulants(self, theta: float) -> tuple[float, float, float]:
         """K, K′ and K″ at θ."""
@@ -125,8 +145,18 @@ class Pilot:
                 high = middle
         return self.saddle_at(float(np.exp((low + high) / 2)))
 
-    def tail_bounds(self, theta: float, log_mass: float) -> Window:
-        """A window that the tilted composed loss leaves with a probability of about e^log_mass on each side."""
+    def window(self, theta: float, log_mass: float, log_untilted: float) -> Window:
+        """A window that the tilted composed loss leaves with a probability of about e^log_mass on each side.
+
+        It reaches up to where the untilted probability of anything higher is about e^log_untilted.
+        """
+        tilted = self._tail_bounds(theta, log_mass)
+        plain = self._tail_bounds(0.0, log_untilted)
+        if plain.high <= tilted.high:
+            return tilted
+        return Window(tilted.low, tilted.low_tilt, plain.high, max(plain.high_tilt - theta, tilted.high_tilt))
+
+    def _tail_bounds(self, theta: float, log_mass: float) -> Window:
         k, mean, variance = self.cumulants(theta)
         deviation = max(math.sqrt(variance), 1e-300)
         ends = []

@@ -12,7 +12,7 @@ from dpcalc.accounting.pilot import Pilot, Saddle
 
 MOST_POINTS = 1 << 21
 _FEW_POINTS = 1 << 12  # below this a second stage saves nothing
-_LOG_OUTSIDE = -30.0
+LOG_OUTSIDE = -30.0  # log of the tilted probability left outside a window
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Plan:
         return min(self.block_size, count)
 
 
-def make_plan(pilot: Pilot, saddle: Saddle, counts: Sequence[int], target: float) -> Plan:
+def make_plan(pilot: Pilot, saddle: Saddle, counts: Sequence[int], target: float, *, log_untilted: float) -> Plan:
     """A plan whose two bounds should be about 0.7 `target` apart in ε."""
-    low, _, high, _ = pilot.tail_bounds(saddle.theta, _LOG_OUTSIDE)
+    low, _, high, _ = pilot.window(saddle.theta, LOG_OUTSIDE, log_untilted)
     width = max(high - low, 1e-300)
     least = max(width / MOST_POINTS, max(abs(low), abs(high)) * 1e-12)
     step = _single_step(pilot, saddle, target)
