@@ -46,6 +46,7 @@ class LossDistribution:
         self.upper, self.lower = list(upper), list(lower)
         self.steps = sum(count for _, count in self.upper)
         self._outlines: dict[int, Outline] = {}
+        self._pilots: dict[tuple[int, int], Pilot] = {}
         self.pilot = Pilot(self.upper)
 
     def _outline(self, pair: Pair) -> Outline:
@@ -79,13 +80,7 @@ class LossDistribution:
         target = max(target, 1e-4 * saddle.deviation)
         best = Bounds(0.0, np.inf)
         for _ in range(4):
-            plan = make_plan(
-                self.pilot,
-                saddle,
-                [count for _, count in self.upper],
-                target,
-                log_untilted=float(np.log(delta * _SPARE)),
-            )
+            plan = make_plan(self.pilot, saddle, self.upper, target, log_untilted=float(np.log(delta * _SPARE)))
             upper = value(self._curve(self.upper, "upper", saddle, plan, delta))
             lower = 0.0
             if self.lower and not only_upper:
@@ -99,28 +94,30 @@ class LossDistribution:
 
     def _curve(self, parts: Parts, side: Side, saddle: Saddle, plan: Plan, delta: float) -> Curve:
         theta = min(saddle.theta, 2 / plan.step)
+        log_spare = float(np.log(delta * _SPARE))
         grids: list[tuple[Grid, int]] = []
         shift = 0.0
         for pair, count in parts:
             size = plan.block(count)
-            fine = plan.step if size == 1 else plan.step / plan.factor
-            grid = self._discretised(pair, side, fine, delta)
+            grid = self._discretised(pair, side, plan.step if size == 1 else plan.step / plan.factor, delta)
             shift += count * _ROUNDING * float(np.abs(grid.losses[[0, -1]]).max())
             grid = grid.tilted(theta)
             if size == 1:
                 grids.append((grid, count))
                 continue
-            blocks, rest = divmod(count, size)
-            log_spare = float(np.log(delta * _SPARE / self.steps))
-            pilot = Pilot([(pair, size)])
-            grids.append((_block(grid, size, pilot.window(theta, _LOG_BLOCK, log_spare), side, plan), blocks))
-            if rest:
-                grids.append(
-                    (_block(grid, rest, pilot.of_one(0, rest).window(theta, _LOG_BLOCK, log_spare), side, plan), 1)
-                )
-        window = self.pilot.window(theta, LOG_OUTSIDE, float(np.log(delta * _SPARE)))
-        composed = compose_grids(grids, window)
+            for block_size, blocks in ((size, count // size), (count % size, 1)):
+                if block_size:
+                    pilot = self._block_pilot(pair, block_size)
+                    window = pilot.window(theta, _LOG_BLOCK, log_spare - float(np.log(self.steps)))
+                    grids.append((_block(grid, block_size, window, side, plan), blocks))
+        composed = compose_grids(grids, self.pilot.window(theta, LOG_OUTSIDE, log_spare))
         return Curve(composed, side=side, near=saddle.epsilon, shift=shift, steps=self.steps)
+
+    def _block_pilot(self, pair: Pair, size: int) -> Pilot:
+        if (id(pair), size) not in self._pilots:
+            known = next((pilot for (key, _), pilot in self._pilots.items() if key == id(pair)), None)
+            self._pilots[id(pair), size] = known.with_count(size) if known else Pilot([(pair, size)])
+        return self._pilots[id(pair), size]
 
     def _discretised(self, pair: Pair, side: Side, step: float, delta: float) -> Grid:
         sketch = self._outline(pair)

@@ -15,7 +15,7 @@ _MAGNITUDES = 10.0 ** np.arange(-15.0, 7.0, 0.08)
 _COARSE = np.concatenate((-_MAGNITUDES[::-1], [0.0], _MAGNITUDES))
 _SHARES = np.concatenate((np.geomspace(1e-9, 2e-3, 150), np.linspace(2e-3, 1.0, 500)[1:]))
 _MOST_PAIRS = 32
-_SCALES = np.geomspace(0.05, 100, 45)
+_SCALES = np.geomspace(0.05, 100, 24)
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,15 @@ class Pilot:
         self.losses = np.stack([sketch.losses for sketch in outlines])
         with np.errstate(divide="ignore"):
             self.logs = np.log(np.stack([sketch.masses for sketch in outlines]))
+        self._bounds: dict[tuple[float, float], Window] = {}
         picked = np.array([float(count) for _, count in chosen])
         self.counts = picked * (float(sum(count for _, count in parts)) / picked.sum())
 
-    def of_one(self, index: int, count: int) -> Pilot:
-        """The same for so many runs of one of the pairs; only if the pilot holds them all."""
+    def with_count(self, count: int) -> Pilot:
+        """The same for so many runs of a single pair."""
         pilot = object.__new__(Pilot)
-        pilot.losses, pilot.logs = self.losses[index : index + 1], self.logs[index : index + 1]
-        pilot.counts = np.array([float(count)])
+        pilot.losses, pilot.logs, pilot.counts = self.losses, self.logs, np.array([float(count)])
+        pilot._bounds = {}
         return pilot
 
     def cumulants(self, theta: float) -> tuple[float, float, float]:
@@ -157,20 +158,26 @@ class Pilot:
         return Window(tilted.low, tilted.low_tilt, plain.high, max(plain.high_tilt - theta, tilted.high_tilt))
 
     def _tail_bounds(self, theta: float, log_mass: float) -> Window:
-        k, mean, variance = self.cumulants(theta)
-        deviation = max(math.sqrt(variance), 1e-300)
-        ends = []
-        for sign in (-1.0, 1.0):
-            best, best_tilt, worse = math.inf, 1.0, 0
-            for scale in _SCALES:
-                tilt = scale / deviation
-                shifted, _, _ = self.cumulants(theta + sign * tilt)
-                distance = (shifted - k - log_mass) / tilt
-                worse = 0 if distance < best else worse + 1
-                if distance < best:
-                    best, best_tilt = distance, tilt
-                if worse > 3:
-                    break
-            ends.append((sign * best, sign * best_tilt))
-        (low, low_tilt), (high, high_tilt) = ends
-        return Window(min(low, mean - deviation), low_tilt, max(high, mean + deviation), high_tilt)
+        """Chernoff's bounds: the tilted loss is above (K(θ+s) - K(θ) - log_mass) / s with that probability."""
+        if (theta, log_mass) not in self._bounds:
+            k, mean, variance = self.cumulants(theta)
+            deviation = max(math.sqrt(variance), 1e-300)
+            tilts = _SCALES / deviation
+            high = (self._cumulant_at(theta + tilts) - k - log_mass) / tilts
+            low = (self._cumulant_at(theta - tilts) - k - log_mass) / tilts
+            up, down = int(np.argmin(high)), int(np.argmin(low))
+            self._bounds[theta, log_mass] = Window(
+                min(-float(low[down]), mean - deviation),
+                -float(tilts[down]),
+                max(float(high[up]), mean + deviation),
+                float(tilts[up]),
+            )
+        return self._bounds[theta, log_mass]
+
+    def _cumulant_at(self, thetas: Floats) -> Floats:
+        total = np.zeros_like(thetas)
+        for losses, logs, count in zip(self.losses, self.logs, self.counts, strict=True):
+            terms = logs + np.multiply.outer(thetas, losses)
+            top = terms.max(axis=1)
+            total += count * (np.log(np.exp(terms - top[:, None]).sum(axis=1)) + top)
+        return total

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc.accounting.pilot import Pilot, Saddle
+from dpcalc.mechanisms.base import Pair
 
 MOST_POINTS = 1 << 21
 _FEW_POINTS = 1 << 12  # below this a second stage saves nothing
@@ -29,25 +30,40 @@ class Plan:
         return min(self.block_size, count)
 
 
-def make_plan(pilot: Pilot, saddle: Saddle, counts: Sequence[int], target: float, *, log_untilted: float) -> Plan:
+def make_plan(
+    pilot: Pilot, saddle: Saddle, parts: Sequence[tuple[Pair, int]], target: float, *, log_untilted: float
+) -> Plan:
     """A plan whose two bounds should be about 0.7 `target` apart in ε."""
     low, _, high, _ = pilot.window(saddle.theta, LOG_OUTSIDE, log_untilted)
     width = max(high - low, 1e-300)
     least = max(width / MOST_POINTS, max(abs(low), abs(high)) * 1e-12)
-    step = _single_step(pilot, saddle, target)
+    spacing = _atom_spacing(parts)
+    step = _on_atoms(_single_step(pilot, saddle, target), spacing)
+    single = Plan(max(step, least), 1, 1, step <= least)
+    counts = [count for _, count in parts]
     size = math.isqrt(max(counts))
     if width / step < _FEW_POINTS or size < 4:
-        return Plan(max(step, least), 1, 1, step <= least)
+        return single
     # Half of the error for the fine grid, half for the blocks on the coarse one.
-    fine = _single_step(pilot, saddle, target / 2)
+    fine = _on_atoms(_single_step(pilot, saddle, target / 2), spacing)
     blocks = sum(-(-count // min(size, count)) for count in counts)
     coarse = math.sqrt(6 * 0.35 * target / (1.5 * (1 + saddle.theta) * blocks))
-    coarse = min(coarse, saddle.deviation / 6)
-    factor = int(coarse / fine)
+    factor = int(min(coarse, saddle.deviation / 6) / fine)
     if factor < 3:
-        return Plan(max(step, least), 1, 1, step <= least)
+        return single
     coarse = max(fine * factor, least)
     return Plan(coarse, size, factor, coarse <= least)
+
+
+def _atom_spacing(parts: Sequence[tuple[Pair, int]]) -> float | None:
+    """The spacing of the atoms of the most frequent pair that has some."""
+    spacings = [(count, pair.spacing()) for pair, count in parts]
+    return max(((count, s) for count, s in spacings if s is not None), default=(0, None))[1]
+
+
+def _on_atoms(step: float, spacing: float | None) -> float:
+    """A step no larger, of which the spacing of the atoms is a multiple: atoms on grid points are kept exactly."""
+    return step if spacing is None or spacing < step else spacing / math.ceil(spacing / step)
 
 
 def _single_step(pilot: Pilot, saddle: Saddle, target: float) -> float:

@@ -33,6 +33,10 @@ class Pair(Protocol):
         """log E_P[exp(λL)] at complex λ with Re λ > 0; None where no such transform is known or finite."""
         ...
 
+    def spacing(self) -> float | None:
+        """The loss of which all atoms are multiples, for grids to be laid on; None if there are no such atoms."""
+        ...
+
 
 class Mechanism(ABC):
     """One release. An immutable record that completely documents the mathematical behaviour.

@@ -43,6 +43,10 @@ class BoundedRangePair:
         inside: Complexes = -np.expm1(-2 * rate * self.epsilon) / (2 * rate) / -np.expm1(-self.epsilon)
         return exponents * self.epsilon + np.log(inside)
 
+    def spacing(self) -> float | None:
+        """Where its density ends is no atom, but a grid that ends there too is tighter."""
+        return self.epsilon
+
 
 @dataclass(frozen=True, kw_only=True)
 class Exponential(Mechanism):

@@ -41,6 +41,9 @@ class LaplacePair:
         inside: Complexes = (1 + np.exp(-twice * e)) / 2 + middle
         return exponents * e + np.log(inside)
 
+    def spacing(self) -> float | None:
+        return self.epsilon
+
 
 @dataclass(frozen=True, kw_only=True)
 class Laplace(Mechanism):

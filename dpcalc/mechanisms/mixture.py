@@ -40,6 +40,9 @@ class MixturePair:
             return self._mixed_points(self.pair).log_mgf(exponents)
         return None
 
+    def spacing(self) -> float | None:
+        return self.pair.spacing() if self.rate == 1.0 else None
+
     def _mixed_points(self, base: PointPair) -> PointPair:
         losses = np.log1p(self.rate * np.expm1(base.losses))
         return PointPair(
@@ -82,6 +85,9 @@ class SymmetrisedPair:
         return float(a[1]), float(b[1])
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:  # noqa: ARG002
+        return None
+
+    def spacing(self) -> float | None:
         return None
 
 

@@ -35,6 +35,9 @@ class GaussianPair:
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         return exponents * (1 + exponents) * (self.mu * self.mu / 2)
 
+    def spacing(self) -> float | None:
+        return None
+
 
 @dataclass(frozen=True, eq=False)
 class PointPair:
@@ -63,6 +66,14 @@ class PointPair:
         summed: Complexes = np.log(np.exp(terms - top[..., None]).sum(axis=-1)) + top
         return summed
 
+    def spacing(self) -> float | None:
+        positive = self.losses[self.losses > 0]
+        if not positive.size:
+            return None
+        multiples = self.losses / positive[0]
+        whole = np.abs(multiples - np.round(multiples)) < 1e-9
+        return float(positive[0]) if bool(np.all(whole)) else None
+
 
 @dataclass(frozen=True)
 class ReversedPair:
@@ -76,6 +87,9 @@ class ReversedPair:
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         return self.pair.log_mgf(-1 - exponents)
+
+    def spacing(self) -> float | None:
+        return self.pair.spacing()
 
 
 def log_mgf_rdp(pairs: tuple[Pair, Pair], orders: Floats) -> Floats | None:
