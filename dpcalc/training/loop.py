@@ -113,11 +113,12 @@ class Trainer:
 
     def _move(self, gradient: Floats) -> None:
         level = self.clipping.noise_multiplier * self.history.clips[-1] / self.batches.batch_size
-        gradient = gradient + self.settings.regularization * self.parameters
+        if self.settings.regularization:
+            gradient = gradient + self.settings.regularization * self.parameters
         rate = self.settings.rate * self.clipping.rate_factor
         moved = self.parameters - self._optimizer.update(gradient, rate=rate, noise_level=level)
         self.step += 1
-        largest = float(np.abs(moved).max())
+        largest = float(max(moved.max(), -moved.min()))
         if not largest <= _DIVERGED:
             raise DivergedError(self.step, f"a parameter has reached {largest:.3g}")
         self.parameters = moved.astype(np.float32)

@@ -1,41 +1,40 @@
 """Gaussian noise: reproducible for experiments, or from the operating system's entropy for release.
 
-Hardening of the released noise. A sum in floating point plus noise in floating point shows, in its last bits, which
-sum it was (Mironov, 2012), and a single inverted uniform can be traced back (Jin et al., 2022). So, without a seed:
+Hardening of the released noise. A sum in floating point plus noise in floating point shows in its last bits which sum
+it was (Mironov, 2012), and noise from a guessable generator can be taken off. So, without a seed:
 
-1. every random bit comes from the operating system (`os.urandom`), none from a generator whose state could be guessed;
-2. each draw is the sum of four independent Gaussians over two, which makes it infeasible to solve for the uniforms
-   behind one (Holohan and Braghin, 2021, Theorem 1 with n = 2; the "secure mode" of Opacus);
-3. the true sum and the noise are both rounded to one grid of width at most 2⁻³⁰ σ and added there, exactly: whatever
-   the sum, the same set of values can come out. Rounding d numbers moves a sum by at most √d/2 grid widths, so two
-   neighbouring sums come at most √d widths further apart, and σ is enlarged in proportion.
+1. every bit is expanded by SHAKE128 from 256 bits of the operating system's entropy, drawn anew for every vector;
+2. the true sum and the noise are both rounded to one grid of width at most 2⁻³⁰ σ and added there, exactly: whatever
+   the sum, the same set of values can come out, and a value of the grid stands for some 2²⁰ different draws. Rounding d
+   numbers moves a sum by at most √d/2 grid widths, so neighbouring sums come at most √d widths further apart, and σ is
+   enlarged in proportion.
 
 What remains: the single-precision arithmetic that forms the sum of clipped gradients is not exact, so one record may
-move it by a relative 10⁻⁶ or so more than its clip (gradients are therefore clipped 2⁻¹⁶ below the clip), timing is not
-masked, and a draw beyond about 8.6 σ never occurs (probability below 10⁻¹⁶ each).
+move it by a relative 10⁻⁶ or so more than its clip (gradients are therefore clipped 2⁻¹⁶ below the clip); timing is not
+masked; and exactness on the grid needs sums below 2²² σ, more than ten million records at a noise multiplier of 3.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcalc.training.gaussians import system_gaussians, system_uniforms
+
 Floats = NDArray[np.float64]
 
 GRID_BITS = 30
-_TERMS = 4
 
 SEEDED = (
     "noise: reproducible from --seed, so anyone who knows the seed can take it off; for experiments only, do not "
     "release this model"
 )
 SYSTEM = (
-    "noise: operating-system entropy, each draw a sum of four Gaussians, added exactly on a grid of 2^-30 standard "
-    "deviations against floating-point attacks"
+    "noise: from the operating system's entropy through SHAKE128, added exactly on a grid of 2^-30 standard deviations "
+    "against floating-point attacks"
 )
 
 
@@ -91,13 +90,14 @@ class SystemNoise:
 
     def add(self, sums: Floats, *, deviation: float, sensitivity: float) -> Floats:
         width, enlarged = grid(sums.size, deviation=deviation, sensitivity=sensitivity)
-        draws = enlarged * system_gaussians(sums.size).reshape(sums.shape)
-        # Whole multiples of a power of two, below 2^53 of it: both roundings and the sum are exact.
-        noisy: Floats = (np.rint(sums / width) + np.rint(draws / width)) * width
-        return noisy
+        draws = system_gaussians(sums.size).reshape(sums.shape)
+        draws *= enlarged
+        draws = _on_grid(draws, width)
+        draws += _on_grid(sums.astype(np.float64), width)
+        return draws
 
     def uniforms(self, count: int) -> Floats:
-        return _system_bits(count) * 2.0**-53
+        return system_uniforms(count)
 
     def state(self) -> dict[str, Any] | None:
         return None
@@ -112,19 +112,9 @@ def grid(count: int, *, deviation: float, sensitivity: float) -> tuple[float, fl
     return width, deviation * (1 + width * math.sqrt(count) / sensitivity)
 
 
-def system_gaussians(count: int) -> Floats:
-    """Standard Gaussians, each (a + b + c + d)/2 of four by Box and Muller's transform of system entropy."""
-    pairs = -(-count * _TERMS // 2)
-    uniforms = (_system_bits(2 * pairs).reshape(2, pairs) + 0.5) * 2.0**-53
-    radii = np.sqrt(-2 * np.log(uniforms[0]))
-    angles = (2 * math.pi) * uniforms[1]
-    terms = np.concatenate([radii * np.cos(angles), radii * np.sin(angles)])
-    # A pair's sine and cosine are independent, so any four terms are.
-    sums: Floats = terms[: _TERMS * count].reshape(_TERMS, count).sum(axis=0) / math.sqrt(_TERMS)
-    return sums
-
-
-def _system_bits(count: int) -> Floats:
-    """Whole numbers, uniform on 0 … 2^53 - 1."""
-    bits = np.frombuffer(os.urandom(8 * count), dtype=np.uint64) >> np.uint64(11)
-    return bits.astype(np.float64)
+def _on_grid(values: Floats, width: float) -> Floats:
+    """The nearest multiples of `width`, a power of two, in place: adding 1.5 · 2⁵² widths leaves no room for less."""
+    large = 1.5 * 2.0**52 * width
+    values += large
+    values -= large
+    return values

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from dpcalc.training.noise import GRID_BITS, SeededNoise, SystemNoise, grid, system_gaussians
+from dpcalc.training.gaussians import system_gaussians
+from dpcalc.training.noise import GRID_BITS, SeededNoise, SystemNoise, grid
 
 
 @pytest.mark.parametrize("noise", [SeededNoise(3), SystemNoise()])
@@ -16,15 +17,22 @@ def test_noise_has_the_stated_deviation_and_no_bias(noise):
 
 
 def test_system_noise_is_gaussian_in_its_middle_and_its_tails():
-    draws = system_gaussians(400_000)
-    for z in (-3, -2, -1, 0, 1, 2, 3):
+    draws = system_gaussians(1_000_000)
+    for z in (-4, -3.6, -3, -2, -1, -0.1, 0, 0.2, 1, 2, 3, 3.7):
         expected = 0.5 * math.erfc(-z / math.sqrt(2))
         allowed = 5 * math.sqrt(expected * (1 - expected) / draws.size)
         assert np.mean(draws <= z) == pytest.approx(expected, abs=allowed)
 
 
-def test_an_odd_number_of_draws_is_given():
-    assert system_gaussians(7).shape == (7,)
+def test_the_layers_of_the_ziggurat_have_equal_area():
+    from dpcalc.training import gaussians
+
+    widths, heights = gaussians._EDGES[1:-1], gaussians._HEIGHTS
+    assert widths * (heights[2:] - heights[1:-1]) == pytest.approx(gaussians._AREA, rel=1e-9)
+
+
+def test_no_draw_gives_nothing():
+    assert system_gaussians(0).shape == (0,)
 
 
 def test_neighbouring_draws_are_independent():
@@ -39,6 +47,7 @@ def test_every_released_number_lies_on_the_grid_whatever_the_sum():
     sums = np.random.default_rng(0).standard_normal(1000) * 50
     released = SystemNoise().add(sums, deviation=3.0, sensitivity=1.0)
     assert np.array_equal(np.rint(released / width) * width, released)
+    assert released - sums == pytest.approx(0, abs=8 * 3.0)
 
 
 def test_the_grid_is_a_power_of_two_and_finer_than_the_noise():

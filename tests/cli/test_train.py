@@ -1,0 +1,250 @@
+"""`dpcalc train`: what it prints, what it refuses, and that its log audits to the same budgets."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+QUICK = ("train", "--model", "logistic", "--algorithm", "gd", "--steps", "5", "--noise-multiplier", "20", "--seed", "1")
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """A small data set as .npz: three classes of 12 features."""
+    generator = np.random.default_rng(0)
+    centres = generator.standard_normal((3, 12))
+    y = generator.integers(0, 3, 330)
+    x = centres[y] + 0.4 * generator.standard_normal((330, 12))
+    path = tmp_path / "data.npz"
+    np.savez(path, x_train=x[:300], y_train=y[:300], x_test=x[300:], y_test=y[300:])
+    return str(path)
+
+
+def test_train_alone_ends_with_accuracy_privacy_theorem_and_assumptions(dpcalc):
+    result = dpcalc("train")
+    assert result.code == 0
+    for wanted in (
+        "Accuracy, test records",
+        "ε at δ",
+        "μ-GDP",
+        "RDP",
+        "Theorem",
+        "Assumes",
+        "the operating system's entropy",
+    ):
+        assert wanted in result.out
+
+
+def test_train_alone_learns_within_its_default_budget(dpcalc):
+    document = dpcalc("train", "-f", "json").json
+    assert document["details"]["test_accuracy"] > 0.9
+    assert document["epsilon"] <= 3
+    assert document["guarantee"] == "certified"
+
+
+def test_details_hold_what_the_contract_names(dpcalc, archive):
+    document = dpcalc(*QUICK, "--data", archive, "-f", "json").json
+    details = document["details"]
+    assert details.keys() >= {
+        "train_accuracy", "test_accuracy", "steps", "noise_multiplier", "active_per_step", "clip_per_step", "bounds",
+    }  # fmt: skip
+    assert details["active_per_step"] == [300] * 5
+    assert details["clip_per_step"] == [1] * 5
+    assert document["mu"] == pytest.approx(5**0.5 / 20)
+
+
+def test_an_autoencoder_reports_its_error(dpcalc):
+    arguments = ("--model", "autoencoder", "--algorithm", "sgd", "--steps", "1", "--batch-size", "10", "--seed", "1")
+    details = dpcalc("train", *arguments, "--noise-multiplier", "1", "-f", "json").json["details"]
+    assert 0 < details["mse"] < 1
+    assert details["parameters"] == 48_705
+
+
+def test_a_seed_is_called_reproducible_and_not_for_release(dpcalc, archive):
+    result = dpcalc(*QUICK, "--data", archive)
+    assert "reproducible" in result.err
+    assert "do not release" in result.err
+
+
+def test_what_is_measured_on_private_records_is_called_not_covered(dpcalc, archive):
+    result = dpcalc(*QUICK, "--data", archive)
+    assert "not covered by the guarantee" in result.err
+    assert "not covered by the guarantee" in result.out
+
+
+def test_the_mechanisms_compose_to_the_same_guarantee(dpcalc, archive, tmp_path):
+    for arguments in ((), ("--filter", "gdp")):
+        path = tmp_path / "train.json"
+        dpcalc(*QUICK, *arguments, "--data", archive, "-f", "json", "-o", path)
+        document = json.loads(path.read_text())
+        again = dpcalc("compose", path, "--delta", "1e-5", "-f", "json").json
+        assert again["epsilon"] == pytest.approx(document["epsilon"], rel=1e-9)
+
+
+AUDITED = [
+    (*QUICK, "--filter", "gdp", "--extra-steps", "40", "--clip", "0.5"),
+    (*QUICK, "--filter", "gdp", "--filter-mode", "clip", "--extra-steps", "40", "--clip", "0.5"),
+    (*QUICK, "--filter", "rdp", "--extra-steps", "40", "--clip", "0.5"),
+    QUICK,
+    (*QUICK, "--algorithm", "cgd", "--batch-size", "70", "--steps", "30", "--filter", "gdp", "--extra-steps", "20"),
+    (*QUICK, "--clipping", "online", "--clip", "0.3"),
+    (*QUICK, "--clipping", "quantile", "--clip", "0.3", "--noise-multiplier", "5", "--filter", "gdp"),
+]
+
+
+@pytest.mark.parametrize("arguments", AUDITED)
+@pytest.mark.parametrize("ending", ["npy", "csv"])
+def test_auditing_the_log_gives_the_same_spent_budget_to_the_last_digit(dpcalc, archive, tmp_path, arguments, ending):
+    log = tmp_path / f"log.{ending}"
+    trained = dpcalc(*arguments, "--data", archive, "--log", log, "-f", "json").json
+    audit = trained["details"]["audit"].split()
+    assert audit[0] == "dpcalc"
+    audited = dpcalc(*audit[1:], "-f", "json").json
+    assert audited["details"]["spent"] == trained["details"]["spent"]
+    if "filter" in " ".join(arguments):
+        assert audited["epsilon"] == trained["epsilon"]
+        assert audited["details"]["dropped_records"] == trained["details"]["dropped_records"]
+
+
+def test_auditing_a_subsampled_log_gives_the_same_spent_budget(dpcalc, archive, tmp_path):
+    log = tmp_path / "log.npy"
+    arguments = ("--model", "logistic", "--algorithm", "sgd", "--batch-size", "60", "--steps", "8", "--seed", "3")
+    noise = ("--noise-multiplier", "2", "--filter", "rdp", "--data", archive)
+    trained = dpcalc("train", *arguments, *noise, "--log", log, "-f", "json").json
+    audited = dpcalc(*trained["details"]["audit"].split()[1:], "-f", "json").json
+    assert audited["details"]["spent"] == trained["details"]["spent"]
+    assert audited["epsilon"] == trained["epsilon"]
+
+
+def test_epsilon_calibrates_the_noise(dpcalc, archive):
+    arguments = ("--model", "logistic", "--algorithm", "gd", "--steps", "5", "--seed", "1", "--data", archive)
+    document = dpcalc("train", *arguments, "--epsilon", "0.5", "--delta", "1e-6", "-f", "json").json
+    assert 0.498 <= document["epsilon"] <= 0.5
+    assert document["delta"] == 1e-6
+
+
+def test_grid_runs_share_the_budget(dpcalc, archive):
+    document = dpcalc(*QUICK, "--data", archive, "--grid-runs", "4", "-f", "json").json
+    assert document["mu"] == pytest.approx(2 * 5**0.5 / 20)
+
+
+def test_a_grid_file_runs_the_search_under_one_total_budget(dpcalc, archive, tmp_path):
+    path = tmp_path / "grid.yaml"
+    path.write_text("lr: [1e-4, 1]\nclip: [0.5, 2]\n")
+    arguments = ("--model", "logistic", "--algorithm", "gd", "--steps", "5", "--seed", "1", "--data", archive)
+    document = dpcalc("train", *arguments, "--grid", path, "--epsilon", "2", "-f", "json").json
+    details = document["details"]
+    assert 1.99 <= document["epsilon"] <= 2
+    assert len(details["trials"]) == 4
+    assert details["test_accuracy"] == max(trial["test"] for trial in details["trials"])
+    assert details["winner"]["lr"] == 1
+    assert "winner" in dpcalc("train", *arguments, "--grid", path, "--epsilon", "2").out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lr: 0.1\n", "expected a list"),
+        ("seed: [1, 2]\n", "cannot search over 'seed'"),
+        ("lr: [fast]\n", "expected a number"),
+        ("[1, 2]\n", "expected a mapping"),
+        ("lr: [1\n", "not YAML"),
+        ("lr: [-1]\n", "lr=-1"),
+    ],
+)
+def test_a_wrong_grid_is_named(dpcalc, archive, tmp_path, text, message):
+    path = tmp_path / "grid.yaml"
+    path.write_text(text)
+    result = dpcalc(*QUICK, "--data", archive, "--grid", path)
+    assert result.code == 2
+    assert message in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--lr", "nan"), "--lr"),
+        (("--lr", "0"), "--lr"),
+        (("--clip", "-1"), "--clip"),
+        (("--batch-size", "0"), "--batch-size"),
+        (("--data", "/nowhere"), "no such file"),
+        (("--epsilon", "1"), "--noise-multiplier or --epsilon"),
+        (("--epochs", "3"), "--epochs or --steps"),
+        (("--algorithm", "sgd", "--filter", "gdp"), "not Gaussian"),
+        (("--adjacency", "replace-one", "--filter", "gdp"), "add-remove only"),
+        (("--resume",), "--checkpoint"),
+        (("--log", "norms.txt"), ".npy or .csv"),
+        (("--model", "cnn-small", "--data", "archive"), "square images"),
+        (("--algorithm", "sgd", "--batch-size", "1000", "--data", "archive"), "300 training records"),
+    ],
+)
+def test_wrong_input_is_two_lines_at_most_and_exit_2(dpcalc, archive, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    result = dpcalc(*QUICK, *(archive if each == "archive" else each for each in arguments))
+    assert result.code == 2
+    assert message in result.err
+    assert result.err.count("\n") <= 2
+
+
+def test_a_diverging_run_says_at_which_step_and_keeps_the_accounting(dpcalc, archive, tmp_path):
+    log = tmp_path / "log.csv"
+    result = dpcalc(*QUICK, "--data", archive, "--lr", "1e9", "--log", log)
+    assert result.code == 3
+    assert "diverged at step 1" in result.err
+    assert "ε = " in result.err
+    assert log.read_text().count("\n") == 301
+
+
+def test_over_budget_is_exit_1_with_the_result_printed(dpcalc, archive):
+    result = dpcalc(*QUICK, "--data", archive, "--max-epsilon", "0.01")
+    assert result.code == 1
+    assert "Accuracy" in result.out
+
+
+def test_the_model_is_saved(dpcalc, archive, tmp_path):
+    path = tmp_path / "model.npz"
+    assert dpcalc(*QUICK, "--data", archive, "--save", path).code == 0
+    with np.load(path, allow_pickle=False) as model:
+        assert model["parameters"].shape == (39,)
+
+
+def test_a_table_needs_test_records_only_for_a_search(dpcalc, tmp_path):
+    path, grid = tmp_path / "d.csv", tmp_path / "grid.yaml"
+    path.write_text("a,b,label\n" + "".join(f"{i % 5},{i % 7},{i % 2}\n" for i in range(40)))
+    grid.write_text("lr: [0.1, 1]\n")
+    assert dpcalc(*QUICK, "--data", path, "-f", "json").json["details"]["test_accuracy"] is None
+    result = dpcalc(*QUICK, "--data", path, "--grid", grid)
+    assert result.code == 2
+    assert "--test-data" in result.err
+    assert dpcalc(*QUICK, "--data", path, "--grid", grid, "--test-data", path).code == 0
+
+
+def test_killed_by_the_system_and_resumed_the_parameters_are_the_same(archive, tmp_path):
+    """The process is really killed, at whatever point it has reached."""
+    command = [sys.executable, "-m", "dpcalc", "train", "--data", archive, "--model", "mlp", "--algorithm", "cgd"]
+    command += ["--batch-size", "50", "--steps", "3000", "--noise-multiplier", "9", "--seed", "4", "--filter", "gdp"]
+    patched = "import dpcalc.training.run as r; r._BETWEEN_SAVES = 0.02; from dpcalc.cli.main import main; main()"
+    killable = [sys.executable, "-c", patched, *command[3:]]
+    whole = [*command, "--save", str(tmp_path / "whole.npz")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run(whole, check=True, capture_output=True, env=environment)
+    saved = tmp_path / "run.npz"
+    process = subprocess.Popen(
+        [*killable, "--checkpoint", str(saved)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+    deadline = time.monotonic() + 60
+    while not saved.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    resumed = [*killable, "--checkpoint", str(saved), "--resume", "--save", str(tmp_path / "resumed.npz")]
+    subprocess.run(resumed, check=True, capture_output=True, env=environment)
+    with np.load(tmp_path / "whole.npz") as one, np.load(tmp_path / "resumed.npz") as other:
+        assert np.array_equal(one["parameters"], other["parameters"])
