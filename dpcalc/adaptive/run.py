@@ -32,6 +32,7 @@ class Settings:
     scope: Scope = "individual"
     odometer: float | None = None
     groups: dict[str, str] | None = None
+    resumable: bool = False
 
     @property
     def sampling_rate(self) -> float | None:
@@ -125,13 +126,16 @@ class Run:
         if codes.size == self.individuals and codes[0] == 0 and np.array_equal(codes, np.arange(codes.size)):
             who = EVERYBODY
         self.present[who] += 1
-        self._count(-1, codes.size, float(values.sum()), values)
+        self.steps.present[-1] += codes.size
+        self.steps.value_sums[-1] += float(values.sum())
+        self._count_clipped(values)
         self._advance(values, who)
 
     def block(self, first: int, block: NDArray[np.floating]) -> None:
         """Rows of an array, numbered from `first`: every record at every step."""
         labels = range(first, first + len(block))
-        sums = block.sum(axis=1, dtype=np.float64)
+        # The sums tell a step that was counted before from another one; without a state nobody asks.
+        sums = block.sum(axis=1, dtype=np.float64) if self.settings.resumable else np.zeros(len(block))
         skipped = sum(self._consumed(label) for label in labels)
         for row in range(skipped):
             self._see(labels[row], block.shape[1], float(sums[row]))
@@ -140,9 +144,10 @@ class Run:
             return
         self.present += len(block)
         start = len(self.steps.labels)
-        for row, label in enumerate(labels):
+        for label, total in zip(labels, sums.tolist(), strict=True):
             self.steps.begin(label, len(self.group_names))
-            self._count(start + row, block.shape[1], float(sums[row]), block[row])
+            self.steps.present[-1], self.steps.value_sums[-1] = block.shape[1], total
+        self._count_clipped(block)
         if self.settings.scope == "global" or self.odometer is not None:
             self._rows(start, block)
             return
@@ -188,11 +193,9 @@ class Run:
         clipped = values.astype(np.float64) if rule.clip is None else np.minimum(values.astype(np.float64), rule.clip)
         return (clipped / rule.scale) ** 2
 
-    def _count(self, place: int, present: int, total: float, values: NDArray[np.floating]) -> None:
-        self.steps.present[place] += present
-        self.steps.value_sums[place] += total
+    def _count_clipped(self, values: NDArray[np.floating]) -> None:
         clip = self.settings.rule.clip
-        if clip is not None:
+        if clip is not None and float(values.max(initial=0.0)) > clip:
             self.clipped_values += int((values > clip * (1 + self.settings.rule.tolerance)).sum())
 
     def _check_duplicates(self, step: int, codes: Integers) -> None:
