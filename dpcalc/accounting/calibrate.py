@@ -1,151 +1,158 @@
-"""The value of one parameter that just keeps ε within a target, on the safe side of it."""
+"""The parameter at which a composition just meets a target (ε, δ), on the safe side and re-checked."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dpcalc.errors import InputError
+from dpcalc.accounting.compose import compose, estimated_epsilon, upper_epsilon
+from dpcalc.errors import CertificationError, InputError
+from dpcalc.guarantee import Guarantee
+from dpcalc.mechanisms.base import Mechanism
 
-# A value is as good as the best one if moving it by this much the other way exceeds the target.
-PRECISION = 1e-3
-_DIGITS = 6
-_MOST_EVALUATIONS = 200
+Parts = Sequence[tuple[Mechanism, int]]
 
-
-@dataclass(frozen=True)
-class Search:
-    """Where to look: between `low` and `high` (open at zero and at infinity), from `guess`.
-
-    `safe` says which way privacy improves: +1 if larger values lose less (noise), -1 if smaller ones do (a rate).
-    """
-
-    low: float
-    high: float
-    guess: float
-    safe: int
-    whole: bool = False
+# Moving a real solution by this much the other way must exceed the target.
+_NUDGE = 1e-3
 
 
-@dataclass(frozen=True)
-class Solution:
-    """The value and its ε; `at_bound` if the target is kept even at the end of the allowed range."""
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """The value found, its guarantee, and the next value that is too much, with its ε."""
 
     value: float
-    epsilon: float
-    at_bound: bool = False
+    guarantee: Guarantee
+    too_much: float
+    too_much_epsilon: float
 
 
-def calibrate(epsilon_of: Callable[[float], float], *, target: float, search: Search) -> Solution:
-    """The least safe value with epsilon_of(value) ≤ target, checked on both sides; raises if there is none.
+def calibrate(
+    build: Callable[[float], Parts],
+    *,
+    epsilon: float,
+    delta: float,
+    increasing: bool,
+    low: float,
+    high: float,
+    integer: bool = False,
+    tolerance: float = 1e-3,
+) -> Calibration:
+    """The least private `value` in [low, high] whose composition `build(value)` is certified (ε, δ)-DP.
 
-    `epsilon_of` is an upper bound on ε, monotone up to its tolerance. The answer is certified by evaluation: its own
-    ε is at most the target, and 0.1 % (or 1, for whole numbers) the other way it is not.
+    `increasing` says whether ε grows with the value (a count, a rate) or falls (a noise multiplier, a scale). Composing
+    the answer gives at most ε; 0.1 % (or 1, for integers) the other way gives more. No such value raises InputError.
     """
-    solver = _Solver(epsilon_of, target, search)
-    within, beyond = solver.bracket()
-    if beyond is None:
-        return Solution(within, solver.epsilon(within), at_bound=True)
-    value = solver.closest_whole(within, beyond) if search.whole else solver.closest_real(within, beyond)
-    return Solution(value, solver.epsilon(value))
+    if not 0 < epsilon < math.inf:
+        raise InputError(f"Expected epsilon={epsilon} in (0, inf).")
+    if not 0 < delta < 1:
+        raise InputError(f"Expected delta={delta} in (0, 1).")
+    search = _Search(build, epsilon, delta, increasing, integer, tolerance)
+    safe, greedy = (low, high) if increasing else (high, low)
+    search.expect_solution(safe, greedy)
+    value = search.whole(safe, greedy) if integer else search.real(safe, greedy)
+    guarantee = compose(build(value), delta=delta, tolerance=tolerance)
+    if guarantee.epsilon is None or guarantee.epsilon > epsilon:
+        raise CertificationError(f"the solution {value:g} could not be certified on checking it again.")
+    beyond = search.beyond(value)
+    return Calibration(
+        value=value,
+        guarantee=guarantee,
+        too_much=beyond,
+        too_much_epsilon=upper_epsilon(build(beyond), delta, tolerance),
+    )
 
 
-class _Solver:
-    """Evaluations are dear (each is a certified composition), so every one is kept and used."""
+@dataclass(frozen=True)
+class _Search:
+    build: Callable[[float], Parts]
+    epsilon: float
+    delta: float
+    increasing: bool
+    integer: bool
+    tolerance: float
 
-    def __init__(self, epsilon_of: Callable[[float], float], target: float, search: Search) -> None:
-        self._epsilon_of = epsilon_of
-        self._target = target
-        self._search = search
-        self._known: dict[float, float] = {}
+    def fits(self, value: float) -> bool:
+        """Whether the composition at a value is certified within the target."""
+        return upper_epsilon(self.build(value), self.delta, self.tolerance) <= self.epsilon
 
-    def epsilon(self, value: float) -> float:
-        if value not in self._known:
-            if len(self._known) == _MOST_EVALUATIONS:
-                raise InputError(f"no solution was found after {_MOST_EVALUATIONS} compositions")
-            self._known[value] = self._epsilon_of(value)
-        return self._known[value]
+    def estimate(self, value: float) -> float:
+        """log(ε / target) at a value, fast and not certified; infinite ones count as very large."""
+        found = estimated_epsilon(self.build(value), self.delta, near=self.epsilon)
+        return math.log(min(max(found, 1e-300), 1e300) / self.epsilon)
 
-    def keeps(self, value: float) -> bool:
-        return self.epsilon(value) <= self._target
+    def beyond(self, value: float) -> float:
+        """The value a nudge less private."""
+        if self.integer:
+            return value + 1 if self.increasing else value - 1
+        return value * (1 + _NUDGE) if self.increasing else value / (1 + _NUDGE)
 
-    def bracket(self) -> tuple[float, float | None]:
-        """A value that keeps the target and one that does not; None for the latter if all less safe ones keep it."""
-        search = self._search
-        value = min(max(search.guess, search.low), search.high)
-        kept = self.keeps(value)
-        # Walk towards danger while the target is kept, towards safety while it is not.
-        away = -search.safe if kept else search.safe
-        factor = 2.0
-        while True:
-            following = self._moved(value, factor**away)
-            if following == value:
-                if kept:
-                    return value, None
-                raise InputError(
-                    f"no solution: even at {value:g} ε is {self.epsilon(value):.6g}, over {self._target:g}"
-                )
-            if self.keeps(following) != kept:
-                return (value, following) if kept else (following, value)
-            value, factor = following, min(factor * factor, 1e4)
+    def expect_solution(self, safe: float, greedy: float) -> None:
+        """Raise unless the target lies between the two ends of the range."""
+        if self.estimate(safe) > -0.1 and not self.fits(safe):
+            least = upper_epsilon(self.build(safe), self.delta, self.tolerance)
+            raise InputError(
+                f"no solution: even at the most private value {safe:g} epsilon is {least:.6g}, above {self.epsilon:g}."
+            )
+        if self.estimate(greedy) < 0.1 and self.fits(greedy):
+            raise InputError(
+                f"no solution: epsilon stays below {self.epsilon:g} up to the least private value {greedy:g}."
+            )
 
-    def _moved(self, value: float, factor: float) -> float:
-        search = self._search
-        moved = value * factor
-        if search.whole:
-            moved = float(math.floor(moved) if factor < 1 else math.ceil(moved))
-        return min(max(moved, search.low), search.high)
-
-    def closest_whole(self, within: float, beyond: float) -> float:
-        """The last whole number that keeps the target: its neighbour does not."""
-        while abs(within - beyond) > 1:
-            middle = self._between(within, beyond)
-            low, high = sorted((within, beyond))
-            candidate = min(max(float(round(middle)), low + 1), high - 1)
-            within, beyond = (candidate, beyond) if self.keeps(candidate) else (within, candidate)
-        return within
-
-    def closest_real(self, within: float, beyond: float) -> float:
-        """A value of few digits that keeps the target while 0.1 % less safe does not."""
-        safe = self._search.safe
-        width, halve = math.inf, False
-        while True:
-            middle = math.sqrt(within * beyond) if halve else self._between(within, beyond)
-            value = self._rounded(middle * (1 + safe * PRECISION / 4))
-            if not min(within, beyond) < value < max(within, beyond):
-                value = within
-            if self.keeps(value):
-                within, lesser = value, value * (1 - safe * PRECISION)
-                if not self._allowed(lesser) or not self.keeps(lesser):
-                    return value
-                within = lesser
-                while (beyond - within) * safe >= 0:  # the bound is not monotone here: look further
-                    beyond = within * (1 - safe * PRECISION)
-                    if not self._allowed(beyond):
-                        return within
-                    within, beyond = (beyond, beyond) if self.keeps(beyond) else (within, beyond)
+    def root(self, safe: float, greedy: float) -> tuple[float, float]:
+        """A bracket (safe, greedy) around where the estimate meets the target, to 1e-5 relative or one integer."""
+        low, high = math.log(safe), math.log(greedy)
+        at_low, at_high = self.estimate(safe), self.estimate(greedy)
+        for _ in range(80):
+            if abs(high - low) <= 1e-5 or (self.integer and abs(math.exp(high) - math.exp(low)) < 1):
+                break
+            middle = low + (high - low) * self._regula_falsi(at_low, at_high)
+            value = math.exp(middle)
+            at = self.estimate(round(value) if self.integer else value)
+            if at <= 0:
+                low, at_low, at_high = middle, at, at_high / 2
             else:
-                beyond = value
-            narrower = abs(math.log(within / beyond))
-            width, halve = narrower, narrower > width / 2
+                high, at_high, at_low = middle, at, at_low / 2
+        return math.exp(low), math.exp(high)
 
-    def _allowed(self, value: float) -> bool:
-        return self._search.low <= value <= self._search.high and value > 0
+    @staticmethod
+    def _regula_falsi(at_low: float, at_high: float) -> float:
+        """Where the chord crosses zero (Illinois), kept off the ends; the middle while the ends are far apart."""
+        if at_high - at_low > 8:
+            return 0.5
+        return min(max(-at_low / max(at_high - at_low, 1e-300), 1e-3), 1 - 1e-3)
 
-    def _between(self, one: float, other: float) -> float:
-        """Where log ε, as a line in log value, meets the target; the geometric middle where that is no help."""
-        (a, ea), (b, eb) = ((x, self.epsilon(x)) for x in (one, other))
-        low, high = sorted((a, b))
-        if 0 < ea < math.inf and 0 < eb < math.inf and ea != eb and self._target > 0:
-            slope = math.log(b / a) / math.log(eb / ea)
-            guess = a * math.exp(slope * math.log(self._target / ea))
-            if low < guess < high:
-                return guess
-        return math.sqrt(low * high)
+    def real(self, safe: float, greedy: float) -> float:
+        """A certified value less than a nudge away from the estimated root."""
+        found, over = self.root(safe, greedy)
+        direction = 1.0 if safe > greedy else -1.0
+        for shift in (1.5e-4, 3e-4, 5e-4, 8e-4):
+            value = over * (1 + direction * shift)
+            if self.fits(value):
+                return value
+        # The certified bound is too loose here for the estimate to lead: bisect on the bound itself.
+        return self._bisect(min(max(found, min(safe, greedy)), max(safe, greedy)), safe, greedy)
 
-    def _rounded(self, value: float) -> float:
-        """The next value of few digits on the safe side."""
-        unit = 10.0 ** (math.floor(math.log10(value)) - _DIGITS + 1)
-        towards = math.ceil if self._search.safe > 0 else math.floor
-        return float(f"{towards(value / unit) * unit:.{_DIGITS}g}")
+    def _bisect(self, start: float, safe: float, greedy: float) -> float:
+        good, bad = math.log(safe), math.log(start if not self.fits(start) else greedy)
+        while abs(good - bad) > _NUDGE / 4:
+            middle = (good + bad) / 2
+            good, bad = (middle, bad) if self.fits(math.exp(middle)) else (good, middle)
+        return math.exp(good)
+
+    def whole(self, safe: float, greedy: float) -> float:
+        """The last integer before the certified bound passes the target."""
+        found, _ = self.root(safe, greedy)
+        step = 1 if greedy > safe else -1
+        good, bad = float(safe), float(greedy)
+        guess, width = float(round(found)), max(1, round(found * 3e-4))
+        while abs(bad - good) > 1:
+            guess = min(max(guess, min(good, bad) + 1), max(good, bad) - 1)
+            if self.fits(guess):
+                good, guess = guess, guess + step * width
+            else:
+                bad, guess = guess, guess - step * width
+            if abs(bad - good) <= 4 * width:
+                guess = float((int(good) + int(bad)) // 2)
+            width *= 2
+        return good

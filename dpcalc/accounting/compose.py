@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +14,6 @@ from dpcalc.accounting.contour import ACCURACY as CONTOUR_ACCURACY
 from dpcalc.accounting.contour import contour_through
 from dpcalc.accounting.gaussian import composed_mu, is_exactly_gaussian
 from dpcalc.accounting.loss_distribution import Bounds, LossDistribution
-from dpcalc.accounting.pilot import Saddle
 from dpcalc.accounting.renyi import composed_rdp, composed_rho, rdp_upper_delta, rdp_upper_epsilon
 from dpcalc.conversions import gdp_delta, gdp_epsilon
 from dpcalc.errors import CertificationError, InputError
@@ -75,6 +75,34 @@ def compose(
     return _guarantee(grouped, question, answer)
 
 
+def upper_epsilon(parts: Parts, delta: float, tolerance: float = 1e-3) -> float:
+    """The ε that `compose` certifies at δ, without the lower bound and the other fields."""
+    question = _question(delta, None, tolerance)
+    grouped = group(parts)
+    if is_exactly_gaussian(grouped):
+        return _by_gdp(grouped, question).upper
+    if _is_zero(grouped, question):
+        return 0.0
+    directions = _by_expectation(grouped, question)
+    worst = directions[0].upper()
+    return max([worst, *(other.upper_below(worst) for other in directions[1:])])
+
+
+def estimated_epsilon(parts: Parts, delta: float, *, near: float) -> float:
+    """ε at δ, fast and no bound: to many digits if it is near `near` and the contour integral converges."""
+    question = _question(delta, None, 0.1)
+    grouped = group(parts)
+    if is_exactly_gaussian(grouped):
+        return _by_gdp(grouped, question).upper
+    if _is_zero(grouped, question):
+        return 0.0
+    directions = _by_expectation(grouped, question)
+    rough = max(directions[0].expected, 0.0)
+    if not 0.9 * near < rough < 1.1 * near:
+        return rough
+    return max(rough if found is None else found for found in (direction.estimate for direction in directions))
+
+
 def group(parts: Parts) -> list[tuple[Mechanism, int]]:
     """The parts with equal mechanisms put together, in the order of their first appearance."""
     if not parts:
@@ -117,8 +145,8 @@ def _answer(parts: Parts, question: _Question, accountant: Accountant) -> _Answe
     winner = min(candidates, key=lambda answer: answer.upper)
     if best.lower is not None and winner.upper < best.lower * (1 - 1e-9):
         raise CertificationError(
-            f"accountant {winner.accountant} gives at most {winner.upper:.9g}, but at least {best.lower:.9g} is certain; "
-            "this is a fault of the program, so no answer is given."
+            f"accountant {winner.accountant} gives at most {winner.upper:.9g}, but at least {best.lower:.9g} is "
+            "certain; this is a fault of the program, so no answer is given."
         )
     return _Answer(winner.accountant, winner.upper, best.lower, _between(best.estimate, best.lower, winner.upper))
 
@@ -155,7 +183,9 @@ def _by_rdp(parts: Parts, question: _Question) -> _Answer:
 
 def _by_loss_distribution(parts: Parts, question: _Question) -> _Answer:
     """The worse of the two directions, bounded from both sides; the other one only shown to be no worse."""
-    directions = sorted((_Direction(parts, question, index) for index in _directions(parts)), key=lambda d: -d.expected)
+    if _is_zero(parts, question):
+        return _Answer("pld", 0.0, 0.0, 0.0)
+    directions = _by_expectation(parts, question)
     worst = directions[0].bounds()
     upper = max([worst.upper, *(other.upper_below(worst.upper) for other in directions[1:])])
     estimate = max((d.estimate for d in directions if d.estimate is not None), default=None)
@@ -170,10 +200,23 @@ def _by_loss_distribution(parts: Parts, question: _Question) -> _Answer:
     return _Answer("pld", upper, worst.lower, min(max(estimate, worst.lower), upper))
 
 
-def _directions(parts: Parts) -> tuple[int, ...]:
-    """Both directions, or one where every pair serves both."""
+def _is_zero(parts: Parts, question: _Question) -> bool:
+    """Whether ε = 0 is enough: total variations add up, so that δ(0) is at most their sum."""
+    if question.delta is None:
+        return False
+    total = 0.0
+    for mechanism, count in parts:
+        for pair in mechanism.pairs():
+            a, b = pair.masses(np.zeros(1))
+            total += count * max(0.0, float(a[1] - b[1])) * (1 + 1e-12) + count * 1e-15 * float(a[1])
+    return total <= question.delta
+
+
+def _by_expectation(parts: Parts, question: _Question) -> list[_Direction]:
+    """Both directions, the worse one first; only one where every pair serves both."""
     symmetric = all(mechanism.pairs()[0] is mechanism.pairs()[1] for mechanism, _ in parts)
-    return (0,) if symmetric else (0, 1)
+    directions = [_Direction(parts, question, index) for index in ((0,) if symmetric else (0, 1))]
+    return sorted(directions, key=lambda direction: -direction.expected)
 
 
 class _Direction:
@@ -191,20 +234,20 @@ class _Direction:
         self._question = question
         pilot = self._distribution.pilot
         if question.delta is not None:
-            saddle = pilot.saddle_for_delta(math.log(question.delta))
-            self.expected, self.slope = saddle.epsilon, saddle.theta
+            self._saddle = pilot.saddle_for_delta(math.log(question.delta))
+            self.expected, self.slope = self._saddle.epsilon, self._saddle.theta
         else:
             assert question.epsilon is not None
-            saddle = pilot.saddle_for_epsilon(question.epsilon)
-            self.expected, self.slope = math.exp(min(saddle.log_delta, 0.0)), 1.0
-        self.estimate = self._contour(upper, saddle)
-        if self.estimate is not None:
-            self.expected = self.estimate
+            self._saddle = pilot.saddle_for_epsilon(question.epsilon)
+            self.expected, self.slope = math.exp(min(self._saddle.log_delta, 0.0)), 1.0
 
-    def _contour(self, upper: list[tuple[Pair, int]], saddle: Saddle) -> float | None:
+    @cached_property
+    def estimate(self) -> float | None:
+        """The contour integral's value, if it converges."""
+        saddle = self._saddle
         window = self._distribution.pilot.window(saddle.theta, -34.0, 0.0)
         contour = contour_through(
-            upper, centre=saddle.theta, deviation=saddle.deviation, width=window.high - window.low
+            self._distribution.upper, centre=saddle.theta, deviation=saddle.deviation, width=window.high - window.low
         )
         if contour is None:
             return None
@@ -218,6 +261,10 @@ class _Direction:
         """Certified bounds as close as the tolerance asks."""
         return self._value(self._question.tolerance, only_upper=False)
 
+    def upper(self) -> float:
+        """The upper one of these bounds."""
+        return self._value(self._question.tolerance, only_upper=True).upper
+
     def upper_below(self, limit: float) -> float:
         """A certified upper bound, no finer than it takes to be below a limit that does not depend on it."""
         relaxed = min(0.3, 0.7 * (1 - self.expected / limit)) if limit > 0 else 0.0
@@ -225,7 +272,7 @@ class _Direction:
             upper = self._value(relaxed, only_upper=True).upper
             if upper <= limit:
                 return upper
-        return self._value(self._question.tolerance, only_upper=True).upper
+        return self.upper()
 
     def _value(self, tolerance: float, *, only_upper: bool) -> Bounds:
         if self._question.delta is not None:

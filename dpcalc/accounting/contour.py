@@ -2,8 +2,8 @@
 
     δ(ε) = (1/2πi) ∫ exp(K(λ) - λε) / (λ(λ+1)) dλ   along Re λ = c, any c > 0,
 
-with K(λ) = Σ counts·log E_P[e^{λL}]. The trapezoid rule on the line through the saddle point converges exponentially. It is
-independent of the loss distributions, so the two check each other; it is not itself a bound.
+with K(λ) = Σ counts·log E_P[e^{λL}]. The trapezoid rule on the line through the saddle point converges exponentially.
+It is independent of the loss distributions, so the two check each other; it is not itself a bound.
 """
 
 from __future__ import annotations

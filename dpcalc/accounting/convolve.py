@@ -24,9 +24,9 @@ _LOG_NEGLIGIBLE = -60.0
 class Composed:
     """Tilted masses of a composition on a window, and bounds on everything that they leave out.
 
-    The computed masses are within `error` of the circular ones, which exceed the true ones by at most `below` + `above`
-    (the tilted probabilities of leaving the window on either side); `beyond` is the untilted probability of losses above
-    it. All masses are right up to a factor e^{±log_slack}.
+    The computed masses are within `error` of the circular ones, which exceed the true ones by at most `below` +
+    `above` (the tilted probabilities of leaving the window on either side); `beyond` is the untilted probability of
+    losses above it. All masses are right up to a factor e^{±log_slack}.
     """
 
     grid: Grid

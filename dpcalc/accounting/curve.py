@@ -42,11 +42,15 @@ class Curve:
         k = max(math.floor(at / self._grid.step) + 1 - self._grid.start - self._first, 0)
         if k >= len(self._p):
             return min(1.0, self._rest * (1 + self._sign * 1e-14))
-        total = float(self._p[k] - math.exp(at - self.reference) * self._q[k])
+        far = at - self.reference > 700.0  # then the upper bound keeps its first term only
+        total = (float(self._p[k]) if self._upper else 0.0) if far else self._difference(at, k)
         total += self._sign * 4 * _UNIT * len(self._p) * float(self._p[k])
         log_factor = self._grid.log_scale - self._grid.theta * self.reference + self._log_slack
         value = math.exp(min(math.log(total) + log_factor, 0.0)) if total > 0 else 0.0
         return min(1.0, max(0.0, (value + self._rest) * (1 + self._sign * 1e-14)))
+
+    def _difference(self, at: float, k: int) -> float:
+        return float(self._p[k] - math.exp(at - self.reference) * self._q[k])
 
     def epsilon(self, delta: float) -> float:
         """ε at δ, on the safe side: as an upper bound δ(ε) ≤ δ, as a lower bound δ(ε) ≥ δ (or 0)."""

@@ -55,7 +55,7 @@ class LossDistribution:
         return self._outlines[id(pair)]
 
     def epsilon(self, delta: float, tolerance: float, *, only_upper: bool = False) -> Bounds:
-        """Bounds on ε(δ) whose relative gap is `tolerance` where that can be had; `only_upper` leaves the lower at 0."""
+        """Bounds on ε(δ) whose relative gap is `tolerance` where possible; `only_upper` leaves the lower at 0."""
         saddle = self.pilot.saddle_for_delta(float(np.log(delta)))
         target = tolerance * max(saddle.epsilon, 0.0)
         return self._refine(saddle, delta, lambda curve: curve.epsilon(delta), tolerance, target, only_upper=only_upper)
