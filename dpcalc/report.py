@@ -110,7 +110,7 @@ def guarantee_rows(guarantee: Guarantee) -> list[tuple[str, str]]:
         rows.append(("Sampling", guarantee.sampler))
     rows.append(("Trust", _STATUS[guarantee.status]))
     rows.append(("Accountant", guarantee.accountant))
-    rows.append(("Theorem", guarantee.theorem))
+    rows.extend(("Theorem", theorem) for theorem in guarantee.theorem.split("; "))
     rows.extend(("Assumes", assumption) for assumption in guarantee.assumptions)
     return rows
 
