@@ -42,9 +42,9 @@ def dpcalc(case: Case) -> Callable[[], Answer]:
         }
 
     def calibrate() -> Answer:
-        from dpcalc.spec.calibration import Target, calibrate_documents
+        from dpcalc.spec.calibration import calibrate_documents
 
-        solved = calibrate_documents([unknown], Target(epsilon=case["calibrate_epsilon"], delta=case["delta"]))
+        solved = calibrate_documents([unknown], Question(delta=case["delta"]), case["calibrate_epsilon"])
         found = solved.guarantee
         return {"epsilon": found.epsilon, "lower": found.epsilon_lower, "solution": solved.value}
 

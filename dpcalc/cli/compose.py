@@ -82,7 +82,7 @@ def compose(
 
     documents = read_documents(spec or (), mechanism or ())
     question = Question(
-        delta=_asked_delta(documents, delta, epsilon),
+        delta=asked_delta(documents, delta, epsilon),
         epsilon=epsilon,
         accountant=accountant.value,
         tolerance=tolerance,
@@ -102,7 +102,8 @@ def compose(
     )
 
 
-def _asked_delta(documents: list[Document], delta: float | None, epsilon: float | None) -> float | None:
+def asked_delta(documents: list[Document], delta: float | None, epsilon: float | None) -> float | None:
+    """The δ to give ε at: the option, or what the specs agree on; None if δ is what is asked for."""
     from dpcalc.spec.specification import common_delta
 
     if epsilon is not None:
@@ -120,7 +121,7 @@ def _cost(cost: Cost) -> dict[str, Any]:
     sampler = entry.mechanism.sampler()
     return {
         "name": entry.name,
-        "type": entry.spec()["type"],
+        "type": entry.type,
         "sampler": sampler,
         "count": entry.count,
         "epsilon": cost.epsilon,
@@ -134,7 +135,7 @@ def _table(composition: Composition) -> Section:
     rows = [
         (
             cost.entry.name,
-            cost.entry.spec()["type"],
+            cost.entry.type,
             cost.entry.mechanism.sampler(),
             f"{cost.entry.count:,}",
             rounded_up(cost.epsilon),

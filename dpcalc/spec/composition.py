@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpcalc.accounting.compose import compose
-from dpcalc.conversions import rdp_epsilon
+from dpcalc.conversions import rdp_epsilons
 from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee, weakest_status
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.report import rounded_up
@@ -113,7 +113,7 @@ def _costs(entries: Sequence[Entry], guarantee: Guarantee, question: Question) -
     tight = len(curves) <= _TIGHT_ENTRIES
     alone = replace(question, delta=delta, epsilon=None)
     own: dict[Part, float | None] = {
-        part: alone.ask([part]).epsilon if tight else rdp_epsilon(orders, curve, delta)
+        part: alone.ask([part]).epsilon if tight else float(rdp_epsilons(orders, curve, delta).min())
         for part, curve in curves.items()
     }
     epsilons = [own[entry.mechanism, entry.count] for entry in entries]
@@ -131,8 +131,7 @@ def _shares(
     """
     total = np.sum(curves, axis=0)
     if np.isfinite(total).any() and total.min() > 0:
-        points = zip(DEFAULT_ORDERS, total, strict=True)
-        at = int(np.argmin([rdp_epsilon(np.array([a]), np.array([e]), delta) for a, e in points]))
+        at = int(np.argmin(rdp_epsilons(np.array(DEFAULT_ORDERS), total, delta)))
         return [float(curve[at] / total[at]) for curve in curves]
     amounts = [epsilon or 0.0 for epsilon in epsilons]
     whole = math.fsum(amounts)

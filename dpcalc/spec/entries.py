@@ -31,6 +31,7 @@ class Entry:
     mechanism: Mechanism
     count: int
     name: str
+    type: str
     status: Status = "certified"
     poisson: tuple[Mechanism, int] | None = None
 
@@ -63,6 +64,7 @@ def read_entry(node: Node, adjacency: Adjacency) -> Entry:
         mechanism=mechanism,
         count=count * steps,
         name=values["name"].text("a name") if "name" in values else word,
+        type=word,
         status=_status(values),
         poisson=None if poisson is None else (poisson[0], poisson[1] * count),
     )

@@ -8,8 +8,12 @@ from dataclasses import dataclass
 
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
+from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
+from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
+from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.randomized_response import KaryRandomizedResponse, RandomizedResponse
 from dpcalc.spec.fields import Reader
 
 
@@ -19,10 +23,12 @@ class EntryType:
 
     `moves`: the noise is relative to how far a record moves a query, which has a meaning under both adjacencies;
     what is stated as a guarantee holds only for the adjacency it was stated for. `is_run`: it has steps or epochs.
+    `example` is one of its kind, written as after `-m`.
     """
 
     keys: tuple[str, ...]
     build: Callable[[Reader, Adjacency], Mechanism]
+    example: str
     moves: bool = False
     is_run: bool = False
 
@@ -54,8 +60,72 @@ def _dp_sgd(entry: Reader, adjacency: Adjacency) -> Mechanism:
     return run if adjacency == "add-remove" else run.as_replace_one()
 
 
+def _whole_sensitivity(entry: Reader) -> int:
+    sensitivity = entry.number("sensitivity")
+    if sensitivity != int(sensitivity):
+        entry.values["sensitivity"].fail(f"expected a whole number for noise on the integers, got {sensitivity:g}")
+    return int(sensitivity)
+
+
+def _discrete_gaussian(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    _ratio(entry, "sigma")
+    return DiscreteGaussian(sigma=entry.number("sigma"), sensitivity=_whole_sensitivity(entry), adjacency=adjacency)
+
+
+def _discrete_laplace(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    _ratio(entry, "scale")
+    return DiscreteLaplace(scale=entry.number("scale"), sensitivity=_whole_sensitivity(entry), adjacency=adjacency)
+
+
+def _exponential(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    return Exponential(epsilon=entry.number("epsilon"), adjacency=adjacency)
+
+
+def _randomized_response(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    if entry.form(("epsilon",), ("p", "k")) == 0:
+        return RandomizedResponse(epsilon=entry.number("epsilon"), adjacency=adjacency)
+    return KaryRandomizedResponse(p=entry.number("p"), k=entry.whole("k"), adjacency=adjacency)
+
+
+def _dp(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    return DeclaredDP(epsilon=entry.number("epsilon"), delta=entry.number("delta", 0.0), adjacency=adjacency)
+
+
+def _gdp(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    return DeclaredGDP(mu=entry.number("mu"), adjacency=adjacency)
+
+
+def _zcdp(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    return DeclaredZCDP(rho=entry.number("rho"), adjacency=adjacency)
+
+
+def _rdp(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    orders, epsilons = entry.numbers("orders"), entry.numbers("epsilons")
+    if len(orders) != len(epsilons):
+        entry.values["epsilons"].fail(f"expected as many epsilons as orders ({len(orders)}), got {len(epsilons)}")
+    if len(set(orders)) < len(orders):
+        entry.values["orders"].fail("an order is given twice")
+    return DeclaredRDP(orders=tuple(orders), epsilons=tuple(epsilons), adjacency=adjacency)
+
+
 ENTRY_TYPES: Mapping[str, EntryType] = {
-    "gaussian": EntryType(("noise_multiplier", "sigma", "sensitivity"), _gaussian, moves=True),
-    "laplace": EntryType(("scale", "sensitivity"), _laplace, moves=True),
-    "dp-sgd": EntryType(("noise_multiplier", "epochs", "steps"), _dp_sgd, moves=True, is_run=True),
+    "gaussian": EntryType(
+        ("noise_multiplier", "sigma", "sensitivity"), _gaussian, example="noise_multiplier=2", moves=True
+    ),
+    "laplace": EntryType(("scale", "sensitivity"), _laplace, example="scale=10,sensitivity=1", moves=True),
+    "discrete-gaussian": EntryType(
+        ("sigma", "sensitivity"), _discrete_gaussian, example="sigma=3,sensitivity=1", moves=True
+    ),
+    "discrete-laplace": EntryType(
+        ("scale", "sensitivity"), _discrete_laplace, example="scale=3,sensitivity=1", moves=True
+    ),
+    "exponential": EntryType(("epsilon",), _exponential, example="epsilon=0.1"),
+    "randomized-response": EntryType(("epsilon", "p", "k"), _randomized_response, example="epsilon=0.5"),
+    "dp-sgd": EntryType(
+        ("noise_multiplier", "epochs", "steps"), _dp_sgd, example="noise_multiplier=2,steps=10", moves=True, is_run=True
+    ),
+    "dp": EntryType(("epsilon", "delta"), _dp, example="epsilon=0.1,delta=1e-7"),
+    "gdp": EntryType(("mu",), _gdp, example="mu=0.3"),
+    "zcdp": EntryType(("rho",), _zcdp, example="rho=0.01"),
+    "rdp": EntryType(("orders", "epsilons"), _rdp, example="orders=[2,4,8],epsilons=[0.1,0.2,0.4]"),
 }

@@ -48,9 +48,7 @@ def test_an_alias_bomb_is_refused_at_its_first_anchor() -> None:
     assert refusal(bomb).startswith("spec.yaml:1: anchors are not read")
 
 
-@pytest.mark.parametrize(
-    "text", ["[" * 1_000_000, "- " * 1_000_000, "{a: " * 200_000, '{"a":' * 200_000, "? " * 100_000]
-)
+@pytest.mark.parametrize("text", ["[" * 1_000_000, "- " * 1_000_000, "{a: " * 200_000, '{"a":' * 200_000])
 def test_nesting_that_does_not_end_is_refused(text: str) -> None:
     assert "nested deeper than" in refusal(text)
 

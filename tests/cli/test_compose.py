@@ -1,0 +1,273 @@
+"""`dpcalc compose` from the outside: its numbers, its round trips, and how it meets bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+Run = Callable[..., Any]
+
+GAUSSIAN = "gaussian,noise_multiplier=2"
+MNIST = "gaussian,noise_multiplier=1.1,sampling=poisson,rate=256/60000,count=14063"
+
+
+def test_gaussians_have_the_published_epsilon(dpcalc: Run) -> None:
+    """Koskela et al.: σ = 100, 420 steps, δ = 1e-5 is ε = 0.7451 by GDP."""
+    result = dpcalc("compose", "-m", "gaussian,noise_multiplier=100,count=420", "--delta", "1e-5", "-f", "json").json
+    assert result["epsilon"] == pytest.approx(0.7451, abs=5e-5)
+    assert result["mu"] == pytest.approx(math.sqrt(420) / 100, rel=1e-12)
+    assert result["mu_kind"] == "exact"
+    assert result["guarantee"] == "certified"
+    assert result["epsilon_lower"] == pytest.approx(result["epsilon"], rel=1e-9)
+
+
+def test_poisson_sampled_training_is_certified_around_its_exact_epsilon(dpcalc: Run) -> None:
+    result = dpcalc("compose", "-m", MNIST, "--delta", "1e-5", "-f", "json").json
+    assert result["epsilon_lower"] <= 2.38168973 <= result["epsilon"]
+    assert result["epsilon"] - result["epsilon_lower"] <= 1e-3 * result["epsilon"]
+
+
+def test_delta_at_epsilon_is_above_the_exact_one(dpcalc: Run) -> None:
+    """At ε = 2.5 the exact δ is 4.328259281e-6 (the remove direction is the worse)."""
+    result = dpcalc("compose", "-m", MNIST, "--epsilon", "2.5", "-f", "json").json
+    assert result["epsilon"] == 2.5
+    assert 4.328259281e-6 * (1 - 1e-9) <= result["delta"] <= 4.328259281e-6 * 1.02
+
+
+def test_the_table_shows_each_mechanism_its_share_and_the_limiting_one(dpcalc: Run) -> None:
+    shown = dpcalc("compose", "-m", GAUSSIAN, "-m", "gaussian,noise_multiplier=9,name=small", "--delta", "1e-5")
+    assert shown.code == 0
+    assert "What each mechanism costs" in shown.out
+    assert "small" in shown.out
+    assert "Most of the budget goes to gaussian: 95%" in shown.out  # (1/2)² of (1/2)² + (1/9)²
+
+
+def test_shares_of_gaussians_are_those_of_their_squared_mu(dpcalc: Run) -> None:
+    first, second = "gaussian,noise_multiplier=2,count=3", "gaussian,noise_multiplier=1"
+    result = dpcalc("compose", "-m", first, "-m", second, "--delta", "1e-5", "-f", "json").json
+    shares = [cost["share"] for cost in result["details"]["mechanisms"]]
+    assert shares == pytest.approx([0.75 / 1.75, 1 / 1.75])
+    alone = dpcalc("compose", "-m", second, "--delta", "1e-5", "-f", "json").json
+    assert result["details"]["mechanisms"][1]["epsilon"] == pytest.approx(alone["epsilon"], rel=1e-9)
+
+
+def test_a_budget_in_the_spec_has_the_effect_of_the_option(dpcalc: Run, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("delta: 1e-5\nbudget: {epsilon: 1}\nmechanisms: [{type: gaussian, noise_multiplier: 2}]\n")
+    outcome = dpcalc("compose", spec, "-f", "json")
+    assert outcome.code == 1
+    assert outcome.json["budget"] == {"within": False, "max_epsilon": 1.0}
+    assert dpcalc("compose", spec, "--max-epsilon", "5").code == 0
+    assert dpcalc("compose", "-m", GAUSSIAN, "--delta", "1e-5", "--max-epsilon", "1").code == 1
+
+
+def test_standard_input_is_a_spec(dpcalc: Run) -> None:
+    text = "delta: 1e-5\nmechanisms:\n- {type: gaussian, noise_multiplier: 2}\n"
+    piped = dpcalc("compose", "-", "-f", "json", stdin=text).json
+    inline = dpcalc("compose", "-m", GAUSSIAN, "--delta", "1e-5", "-f", "json").json
+    assert piped["epsilon"] == inline["epsilon"]
+
+
+def test_the_option_wins_over_the_delta_of_the_spec(dpcalc: Run) -> None:
+    text = "delta: 1e-5\nmechanisms:\n- {type: gaussian, noise_multiplier: 2}\n"
+    assert dpcalc("compose", "-", "--delta", "1e-7", "-f", "json", stdin=text).json["delta"] == 1e-7
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+def test_a_result_fed_back_gives_the_same_guarantee(dpcalc: Run, tmp_path: Path, adjacency: str) -> None:
+    listed = [
+        "gaussian,noise_multiplier=8,count=3,name=größe",
+        "laplace,scale=10,sensitivity=2,count=2",
+        "gaussian,noise_multiplier=2,sampling=poisson,rate=0.1,count=20",
+        "dp-sgd,noise_multiplier=4,sampling=fixed-size,batch_size=10,dataset_size=100,epochs=1",
+        "dp-sgd,noise_multiplier=4,sampling=cyclic,epochs=2",
+    ]
+    flags = [part for mechanism in listed for part in ("-m", mechanism)]
+    first = tmp_path / "first.json"
+    dpcalc("compose", *flags, "--delta", "1e-5", "--adjacency", adjacency, "-f", "json", "-o", first)
+    before = json.loads(first.read_text(encoding="utf-8"))
+    after = dpcalc("compose", first, "-f", "json").json
+    for key in ("epsilon", "epsilon_lower", "delta", "mu", "rho", "rdp", "adjacency", "guarantee", "mechanisms"):
+        assert after[key] == before[key], key
+
+
+def test_composing_the_results_of_two_halves_gives_the_whole(dpcalc: Run, tmp_path: Path) -> None:
+    halves = ["gaussian,noise_multiplier=2,sampling=poisson,rate=0.1,count=20", "laplace,scale=5,sensitivity=1,count=2"]
+    paths = [tmp_path / "one.json", tmp_path / "two.json"]
+    for half, path in zip(halves, paths, strict=True):
+        dpcalc("compose", "-m", half, "--delta", "1e-5", "-f", "json", "-o", path)
+    whole = dpcalc("compose", "-m", halves[0], "-m", halves[1], "--delta", "1e-5", "-f", "json").json
+    joined = dpcalc("compose", *paths, "-f", "json").json
+    assert joined["epsilon"] == whole["epsilon"]
+    assert joined["epsilon_lower"] == whole["epsilon_lower"]
+
+
+def test_results_under_different_adjacencies_meet_under_replace_one(dpcalc: Run, tmp_path: Path) -> None:
+    paths = []
+    for adjacency in ("add-remove", "replace-one"):
+        paths.append(tmp_path / f"{adjacency}.json")
+        dpcalc("compose", "-m", GAUSSIAN, "--delta", "1e-5", "--adjacency", adjacency, "-f", "json", "-o", paths[-1])
+    joined = dpcalc("compose", *paths, "-f", "json").json
+    assert joined["adjacency"] == "replace-one"
+    assert joined["mu"] == pytest.approx(math.hypot(1.0, 0.5), rel=1e-9)
+
+
+def test_shuffled_batches_warn_and_show_the_poisson_figure(dpcalc: Run) -> None:
+    run = "dp-sgd,noise_multiplier=2,batch_size=100,dataset_size=10000,epochs=2,sampling="
+    shuffled = dpcalc("compose", "-m", f"{run}shuffled", "--delta", "1e-5", "-f", "json").json
+    cyclic = dpcalc("compose", "-m", f"{run}cyclic", "--delta", "1e-5", "-f", "json").json
+    poisson = dpcalc("compose", "-m", f"{run}poisson", "--delta", "1e-5", "-f", "json").json
+    assert shuffled["epsilon"] == cyclic["epsilon"]
+    assert shuffled["details"]["if_poisson_sampled"]["epsilon"] == poisson["epsilon"] < shuffled["epsilon"]
+    assert any("must not be reported" in line for line in shuffled["warnings"])
+
+
+def test_many_different_entries_are_accounted_for_in_seconds(dpcalc: Run) -> None:
+    lines = [f"- {{type: gaussian, noise_multiplier: {1 + i / 500}, name: n{i}}}" for i in range(500)]
+    start = time.perf_counter()
+    result = dpcalc("compose", "-", "--delta", "1e-5", "-f", "json", stdin="mechanisms:\n" + "\n".join(lines)).json
+    assert time.perf_counter() - start < 10
+    assert result["mu"] == pytest.approx(math.sqrt(math.fsum((1 + i / 500) ** -2 for i in range(500))), rel=1e-9)
+    assert math.fsum(cost["share"] for cost in result["details"]["mechanisms"]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "there is nothing to account for"),
+        (("-m", GAUSSIAN), "at which δ?"),
+        (("-m", GAUSSIAN, "--delta", "1e-5", "--epsilon", "1"), "give one of them"),
+        (("-m", GAUSSIAN, "--delta", "0"), "--delta"),
+        (("-m", GAUSSIAN, "--delta", "nan"), "--delta"),
+        (("-m", GAUSSIAN, "--epsilon", "-1"), "--epsilon"),
+        (("-m", GAUSSIAN, "--delta", "1e-5", "--tolerance", "0"), "--tolerance"),
+        (("-m", GAUSSIAN, "--delta", "1e-5", "--accountant", "magic"), "--accountant"),
+        (("-m", GAUSSIAN, "--delta", "1e-5", "--adjacency", "near"), "--adjacency"),
+        (("-m", "gausian,noise_multiplier=2", "--delta", "1e-5"), "did you mean gaussian?"),
+        (("nowhere.yaml", "--delta", "1e-5"), "nowhere.yaml: cannot be read: No such file"),
+        ((".", "--delta", "1e-5"), "cannot be read: Is a directory"),
+        (("-", "-", "--delta", "1e-5"), "only once"),
+        (("a\0b", "--delta", "1e-5"), "cannot be read"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_two(dpcalc: Run, arguments: tuple[str, ...], message: str) -> None:
+    outcome = dpcalc("compose", *arguments, stdin="")
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert message in outcome.err
+    assert len(outcome.err.strip().splitlines()) <= 2
+
+
+def test_specs_that_state_different_deltas_need_the_option(dpcalc: Run, tmp_path: Path) -> None:
+    paths = [tmp_path / "one.yaml", tmp_path / "two.yaml"]
+    for path, delta in zip(paths, ("1e-5", "1e-6"), strict=True):
+        path.write_text(f"delta: {delta}\nmechanisms: [{{type: gaussian, noise_multiplier: 2}}]\n")
+    assert "different deltas" in dpcalc("compose", *paths).err
+    assert dpcalc("compose", *paths, "--delta", "1e-5").code == 0
+
+
+def test_a_hundred_megabytes_are_refused_within_seconds(dpcalc: Run, tmp_path: Path) -> None:
+    path = tmp_path / "huge.yaml"
+    with path.open("wb") as stream:
+        stream.write(b"mechanisms:\n")
+        line = b"  - {type: gaussian, noise_multiplier: 2}\n"
+        for _ in range(100):
+            stream.write(line * (1_000_000 // len(line)))
+    start = time.perf_counter()
+    outcome = dpcalc("compose", path, "--delta", "1e-5")
+    assert time.perf_counter() - start < 3
+    assert outcome.code == 2
+    assert "larger than the 10 MB" in outcome.err
+
+
+def test_windows_line_ends_and_unicode_names_are_read(dpcalc: Run, tmp_path: Path) -> None:
+    path = tmp_path / "spécial 数.yaml"
+    path.write_bytes(
+        "\ufeffdelta: 1e-5\r\nmechanisms:\r\n- {type: gaussian, noise_multiplier: 2, name: 数}\r\n".encode()
+    )
+    assert dpcalc("compose", path, "-f", "json").json["details"]["mechanisms"][0]["name"] == "数"
+    path.write_bytes("delta: 1e-5\r\nmechanisms:\r\n- {type: gaussian,\r\n   noise_multiplier: x}\r\n".encode())
+    assert "数.yaml:4: mechanisms[0].noise_multiplier" in dpcalc("compose", path).err
+
+
+def texts() -> st.SearchStrategy[str]:
+    """Entries with whatever in place of a value."""
+    junk = st.one_of(st.text(max_size=8), st.floats().map(str), st.sampled_from(["{", "[", "&a", "*a", "!!x", "'"]))
+    keys = st.sampled_from(["type", "noise_multiplier", "count", "sampling", "rate", "name", "sigma", "<<"])
+    line = st.builds("{}: {}".format, keys, junk)
+    return st.lists(line, max_size=5).map(lambda lines: "mechanisms:\n- {" + ", ".join(lines) + "}\n")
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=texts())
+def test_no_spec_leads_to_anything_but_an_answer_or_a_refusal(dpcalc: Run, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_bytes(text.encode("utf-8", "replace"))
+    outcome = dpcalc("compose", path, "--delta", "1e-5")
+    assert outcome.code in (0, 2), outcome.err
+    assert "internal error" not in outcome.err
+
+
+def entries() -> st.SearchStrategy[str]:
+    """Inline entries that are valid, and quick to account for."""
+    noise = st.floats(1.0, 50.0)
+    count = st.integers(1, 30)
+    return st.one_of(
+        st.builds("gaussian,noise_multiplier={},count={}".format, noise, count),
+        st.builds("laplace,scale={},sensitivity=1,count={}".format, noise, count),
+        st.builds("gaussian,noise_multiplier={},sampling=poisson,rate=0.05,count={}".format, noise, count),
+    )
+
+
+def composed(dpcalc: Run, listed: list[str], *more: str) -> dict[str, Any]:
+    flags = [part for mechanism in listed for part in ("-m", mechanism)]
+    result: dict[str, Any] = dpcalc("compose", *flags, "--delta", "1e-5", "-f", "json", *more).json
+    return result
+
+
+PROPERTIES = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@PROPERTIES
+@given(listed=st.lists(entries(), min_size=1, max_size=3), added=entries())
+def test_bounds_are_in_order_and_one_more_mechanism_never_costs_less(
+    dpcalc: Run, listed: list[str], added: str
+) -> None:
+    fewer, more = composed(dpcalc, listed), composed(dpcalc, [*listed, added])
+    for result in (fewer, more):
+        assert result["epsilon_lower"] <= result["epsilon_estimate"] <= result["epsilon"]
+    assert more["epsilon"] >= fewer["epsilon_lower"]
+
+
+@PROPERTIES
+@given(listed=st.lists(entries(), min_size=2, max_size=3), data=st.data())
+def test_the_order_of_a_list_does_not_matter(dpcalc: Run, listed: list[str], data: st.DataObject) -> None:
+    mixed = data.draw(st.permutations(listed))
+    one, other = composed(dpcalc, listed), composed(dpcalc, list(mixed))
+    assert one["epsilon"] == pytest.approx(other["epsilon"], rel=2e-3)
+    assert one["epsilon_lower"] <= other["epsilon"] * (1 + 1e-12)
+
+
+@PROPERTIES
+@given(mechanism=st.floats(1.0, 50.0).map("laplace,scale={},sensitivity=1".format), count=st.integers(2, 5))
+def test_listing_a_mechanism_equals_counting_it(dpcalc: Run, mechanism: str, count: int) -> None:
+    listed, counted = composed(dpcalc, [mechanism] * count), composed(dpcalc, [f"{mechanism},count={count}"])
+    assert listed["epsilon"] == counted["epsilon"]
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("name", ["dp-sgd.yaml", "mixed-release.yaml"])
+def test_the_example_specs_are_within_their_budgets(dpcalc: Run, name: str) -> None:
+    outcome = dpcalc("compose", ROOT / "examples" / name, "-f", "json")
+    assert outcome.code == 0
+    assert outcome.json["guarantee"] == "certified"
