@@ -16,6 +16,9 @@ from dpcalc.hidden_state.request import Request
 from dpcalc.hidden_state.setting import Setting
 from dpcalc.hidden_state.stochastic import central_limit_mu, most_promising
 
+_COARSE = 5e-3  # relative precision of the bounds that are only there for comparison
+_NO_PRIVACY = 1e6  # a μ beyond which the central limit has nothing to say
+
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
@@ -62,7 +65,7 @@ class Analysis:
         setting, bound = self.setting, self.best.bound
         terms = [central_limit_mu(part.mu, setting.sampling_rate, part.count) for part in bound.subsampled]
         mu = math.hypot(bound.mu, *terms)
-        epsilon = float(conversions.gdp_epsilon(mu, self.request.delta)) if math.isfinite(mu) else math.inf
+        epsilon = float(conversions.gdp_epsilon(mu, self.request.delta)) if mu < _NO_PRIVACY else math.inf
         return {"mu": mu, "epsilon": epsilon, "guarantee": "approximate"}
 
     def _warnings(self) -> list[str]:
@@ -88,7 +91,11 @@ def analyse(request: Request, *, tolerance: float = 5e-4, only_best: bool = Fals
         bounds = scheduled.bounds(setting, request.schedule, request.delta)
     else:
         bounds = bounds_of(setting, request.delta)
+    favourite = most_promising(bounds, setting.sampling_rate, request.delta)
     if only_best:
-        bounds = [most_promising(bounds, setting.sampling_rate, request.delta)]
-    evaluated = evaluate(setting, bounds, delta=request.delta, tolerance=tolerance)
+        bounds = [favourite]
+    evaluated = [
+        evaluate(setting, bound, delta=request.delta, tolerance=tolerance if bound is favourite else _COARSE)
+        for bound in bounds
+    ]
     return Analysis(request=request, setting=setting, evaluated=evaluated, best=best_of(evaluated))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,6 +21,9 @@ _UNITS = (
     "L bounds the distance between the gradients of any two records (twice a clipping norm)",
     "every step starts from the previous iterate, and only the last iterate is released",
 )
+
+
+_HOPELESS = 200.0  # an ε above which nobody looks closer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,7 @@ class Evaluated:
             "tau": bound.tau,
             "conditions": list(bound.conditions),
             "guarantee": guarantee.status,
+            "accountant": guarantee.accountant,
         }
         if bound.subsampled:
             row["gaussian_mu"] = bound.mu
@@ -58,25 +62,20 @@ def bounds_of(setting: Setting, delta: float) -> list[Bound]:
     return stochastic.bounds(setting, delta)
 
 
-def evaluate(setting: Setting, bounds: Sequence[Bound], *, delta: float, tolerance: float = 1e-3) -> list[Evaluated]:
-    """Each bound with its ε at δ, in the order given."""
-    return [
-        Evaluated(bound=bound, guarantee=_guarantee(setting, bound, delta=delta, tolerance=tolerance))
-        for bound in bounds
-    ]
+def evaluate(setting: Setting, bound: Bound, *, delta: float, tolerance: float = 1e-3) -> Evaluated:
+    """The bound with its ε at δ, certified to about the relative `tolerance`."""
+    if bound.subsampled:
+        guarantee = _subsampled_guarantee(setting, bound, delta=delta, tolerance=tolerance)
+    elif bound.rho is not None:
+        guarantee = _renyi_guarantee(setting, bound, delta)
+    else:
+        guarantee = _gaussian_guarantee(setting, bound, delta)
+    return Evaluated(bound=bound, guarantee=guarantee)
 
 
 def best_of(evaluated: Sequence[Evaluated]) -> Evaluated:
     """The one with the smallest ε; of equals the first."""
     return min(evaluated, key=lambda each: math.inf if each.guarantee.epsilon is None else each.guarantee.epsilon)
-
-
-def _guarantee(setting: Setting, bound: Bound, *, delta: float, tolerance: float) -> Guarantee:
-    if bound.subsampled:
-        return _subsampled_guarantee(setting, bound, delta=delta, tolerance=tolerance)
-    if bound.rho is not None:
-        return _renyi_guarantee(setting, bound, delta)
-    return _gaussian_guarantee(setting, bound, delta)
 
 
 def _shared(setting: Setting, bound: Bound) -> dict[str, Any]:
@@ -148,7 +147,10 @@ def _subsampled_guarantee(setting: Setting, bound: Bound, *, delta: float, toler
     from dpcalc.accounting.compose import compose
 
     parts = mechanisms_of(setting, bound)
-    composed = compose(parts, delta=delta, tolerance=tolerance)
+    # Far beyond any use a loss distribution is not worth its time: G(μ) for each C_p(G(μ)) is a bound, and simple.
+    hopeless = stochastic.estimated_epsilon(bound, setting.sampling_rate, delta) > _HOPELESS
+    accountant: Literal["gdp", "auto"] = "gdp" if hopeless else "auto"
+    composed = compose(parts, delta=delta, tolerance=tolerance, accountant=accountant)
     return replace(composed, **_shared(setting, bound), mechanisms=tuple(_entry(*part) for part in parts))
 
 

@@ -188,15 +188,15 @@ def bounds(setting: Setting, delta: float) -> list[Bound]:
     return found
 
 
+def estimated_epsilon(bound: Bound, rate: float, delta: float) -> float:
+    """ε at δ by Rényi divergences, uncertified."""
+    moments = sum((part.count * log_moments(part.mu, rate) for part in bound.subsampled), np.zeros(ORDERS.size))
+    return float(estimate(np.array(bound.mu), moments, delta))
+
+
 def most_promising(bounds: Sequence[Bound], rate: float, delta: float) -> Bound:
     """The bound whose ε is likely the smallest, by the estimate; of μ-GDP bounds, the smallest μ."""
-
-    def guess(bound: Bound) -> float:
-        if bound.rho is not None:
-            return math.inf
-        moments = sum((part.count * log_moments(part.mu, rate) for part in bound.subsampled), np.zeros(ORDERS.size))
-        return float(estimate(np.array(bound.mu), moments, delta))
-
-    if not any(bound.subsampled for bound in bounds):
-        return min((bound for bound in bounds if bound.rho is None), key=lambda bound: bound.mu)
-    return min(bounds, key=guess)
+    known = [bound for bound in bounds if bound.rho is None]
+    if not any(bound.subsampled for bound in known):
+        return min(known, key=lambda bound: bound.mu)
+    return min(known, key=lambda bound: estimated_epsilon(bound, rate, delta))

@@ -95,7 +95,7 @@ def _evaluated(setting: Setting, bound: Any, delta: float, runs: int, proved: bo
     from dpcalc.accounting.compose import compose
     from dpcalc.hidden_state.evaluate import evaluate, mechanisms_of
 
-    guarantee = evaluate(setting, [bound], delta=delta)[0].guarantee
+    guarantee = evaluate(setting, bound, delta=delta).guarantee
     if runs > 1:
         together = compose([(m, count * runs) for m, count in mechanisms_of(setting, bound)], delta=delta)
         guarantee = replace(together, theorem=guarantee.theorem, assumptions=guarantee.assumptions)
