@@ -20,7 +20,7 @@ QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
 # Beyond this many records ε is read off a chord of its curve, which is convex in μ: above it by less than 1e-8 of it.
 _EXACTLY = 4096
 _CHORDS = 20_000
-_FITTED_DELTAS = 5
+_FITTED_DELTAS = 4
 _LARGEST_DELTA = 0.05
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcalc.adaptive.logs.dense import DenseLog
 from dpcalc.adaptive.logs.identifiers import Identifiers
-from dpcalc.adaptive.logs.long import LongLog, TextIds
+from dpcalc.adaptive.logs.long import LongLog, Row, TextIds
 from dpcalc.adaptive.logs.ordering import Entries, Unsorted, checked_order, sorted_on_disk
 from dpcalc.adaptive.run import Duplicate, MissingStep, Run, Settings
 from dpcalc.adaptive.state import load_state, save_state
@@ -40,7 +40,7 @@ def run_log(
         _dense(log, run, state, first_step, advance)
     else:
         run = _long(log, settings, state, advance)
-    _finished(run, log)
+    finish_run(run, log)
     if state is not None:
         save_state(run, state)
     return run
@@ -105,24 +105,26 @@ def _fold(
             try:
                 run.entries(step, codes[low:high], values[low:high])
             except Duplicate as twice:
-                _duplicate(log, twice.step, ids.names[twice.code])
+                raise duplicate_error(log, twice.step, ids.names[twice.code]) from None
         advance(steps.size)
 
 
-def _duplicate(log: LongLog, step: int, name: object) -> None:
+def duplicate_error(log: LongLog, step: int, name: object) -> InputError:
+    """A record that appears twice in one step, with the lines of both."""
     before: list[int] = []
 
-    def second(row: object) -> bool:
-        if row.step == step and str(row.id) == str(name):  # type: ignore[attr-defined]
-            before.append(row.line)  # type: ignore[attr-defined]
+    def second(row: Row) -> bool:
+        if row.step == step and (log.columns.id is None or str(row.id) == str(name)):
+            before.append(row.line)
         return len(before) == 2
 
     whom = "" if log.columns.id is None else f" of individual {name}"
     line = log.locate(second)
-    raise InputError(f"step {step}{whom} appears twice, first on line {before[0]}", where=log.where(line))
+    return InputError(f"step {step}{whom} appears twice, first on line {before[0]}", where=log.where(line))
 
 
-def _finished(run: Run, log: Log) -> None:
+def finish_run(run: Run, log: Log) -> None:
+    """The checks that need the whole log, with the line of what they find."""
     try:
         run.finish()
     except MissingStep as gap:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc import conversions
-from dpcalc.adaptive.subsampled import SubsampledRenyi
+from dpcalc.adaptive.subsampled import SubsampledRenyi, gaussian_rdp
 from dpcalc.errors import InputError
 from dpcalc.notions import GaussianDP, Notion, RenyiDP, ZeroConcentratedDP
 
@@ -232,26 +232,27 @@ def _order_points(
     if len(orders) > 1:
         raise InputError("--epsilon with --delta needs one --order at most: a second one could only stop earlier")
     if orders:
-        return [(orders[0], _largest_rho(orders[0], *target))]
+        (rho,) = _largest_rhos(np.array(orders), *target).tolist()
+        if rho == 0:
+            raise InputError(f"no RDP at order {orders[0]:g} implies ε = {epsilon:g} at δ = {delta:g}; use a larger order")
+        return [(orders[0], rho)]
     if clip is None or sampling_rate is None:
         raise InputError("without --clip the best order is not known beforehand: give --order")
-    grid = tuple(float(a) for a in np.unique(np.r_[1 + np.geomspace(0.1, 1, 12), np.geomspace(2, 512, 60)]))
-    worst = SubsampledRenyi(orders=grid, sampling_rate=sampling_rate).rdp(np.array([(clip / scale) ** 2]))[:, 0]
-    budgets = np.array([_largest_rho(order, *target) for order in grid])
+    grid = np.unique(np.concatenate([1 + np.geomspace(0.1, 1, 12), np.geomspace(2, 512, 60)]))
+    worst = gaussian_rdp(grid, scale / clip, sampling_rate)
+    budgets = _largest_rhos(grid, *target)
     best = int(np.argmax(budgets / worst))
-    return [(grid[best], float(budgets[best]))]
+    return [(float(grid[best]), float(budgets[best]))]
 
 
-def _largest_rho(order: float, epsilon: float, delta: float) -> float:
-    """The largest RDP at one order, rounded down, that implies (ε,δ); 0 if none does."""
-    low, high = 0.0, epsilon + 1.0
-    while high - low > 1e-14 * high and high > 1e-300:
+def _largest_rhos(orders: Floats, epsilon: float, delta: float) -> Floats:
+    """The largest RDP at each order, rounded down, that by itself implies (ε,δ); 0 where none does."""
+    low, high = np.zeros(orders.size), np.full(orders.size, epsilon + 1.0)
+    for _ in range(120):
         middle = (low + high) / 2
-        if conversions.rdp_epsilon([order], [middle], delta) <= epsilon:
-            low = middle
-        else:
-            high = middle
-    return low
+        enough = conversions.rdp_epsilons(orders, middle, delta) <= epsilon
+        low, high = np.where(enough, middle, low), np.where(enough, high, middle)
+    return np.where(low > 1e-12 * epsilon, low, 0.0)
 
 
 def _scale(quantity: Quantity, allowed: Sequence[str], sigma: float | None, kind: str) -> float:
