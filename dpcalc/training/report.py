@@ -6,16 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from dpcalc.adaptive.individual import quantiles
 from dpcalc.guarantee import Section
 from dpcalc.report import rounded_up
 from dpcalc.training.data import Dataset
 from dpcalc.training.loop import Trainer
 from dpcalc.training.privacy import filter_rule, noise_units
 from dpcalc.training.run import Trial
-
-_QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
 
 Quality = tuple[float, float | None]
 
@@ -42,8 +39,7 @@ def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None,
         "noise": trainer.noise.description,
     }
     if trainer.filter is not None:
-        found = np.quantile(trainer.filter.spent, _QUANTILES)
-        details["spent"] = {f"{q:g}": float(value) for q, value in zip(_QUANTILES, found, strict=True)}
+        details["spent"] = quantiles(trainer.filter.spent)
         details["dropped_records"] = int(trainer.filter.lost.sum())
     if log is not None:
         details["audit"] = audit(trainer, log, len(data), delta)
