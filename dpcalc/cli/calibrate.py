@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from dpcalc.cli.command import command
-from dpcalc.cli.compose import Accountant, AccountantChoice, AdjacencyOption, Mechanisms, Specs, Tolerance, asked_delta
+from dpcalc.cli.compose import AdjacencyOption, Mechanisms, Specs, Tolerance, asked_delta
 from dpcalc.cli.options import Delta, number
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Result
@@ -22,7 +22,6 @@ def calibrate(
     mechanism: Mechanisms = None,
     epsilon: Annotated[float | None, number("--epsilon", help="The ε to stay within.")] = None,
     delta: Delta = None,
-    accountant: Accountant = AccountantChoice.auto,
     adjacency: AdjacencyOption = None,
     tolerance: Tolerance = 1e-3,
 ) -> Result:
@@ -38,12 +37,21 @@ def calibrate(
     if epsilon is None:
         raise InputError("which ε? Give --epsilon E")
     documents = read_documents(spec or (), mechanism or ())
-    question = Question(delta=asked_delta(documents, delta, None), accountant=accountant.value, tolerance=tolerance)
+    question = Question(delta=asked_delta(documents, delta, None), tolerance=tolerance)
     solved = calibrate_documents(documents, question, epsilon, adjacency.value if adjacency else None)
     return Result(
         command="calibrate",
         guarantee=solved.guarantee,
-        details={"solution": solved.value, "key": solved.key, "where": solved.where, "target_epsilon": epsilon},
-        headline=f"{solved.where} = {solved.value:,} keeps ε at {rounded_up(solved.guarantee.epsilon)}.",
+        details={
+            "solution": solved.value,
+            "key": solved.key,
+            "where": solved.where,
+            "target_epsilon": epsilon,
+            "too_much": {"value": solved.too_much, "epsilon": solved.too_much_epsilon},
+        },
+        headline=(
+            f"{solved.where} = {solved.value:.10g} keeps ε within {epsilon:g}; "
+            f"{solved.too_much:.10g} would make it {rounded_up(solved.too_much_epsilon)}."
+        ),
         budget=common_budget(documents),
     )

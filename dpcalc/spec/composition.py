@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpcalc.accounting.compose import compose
+from dpcalc.accounting.compose import Accountant, compose
 from dpcalc.conversions import rdp_epsilons
 from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee, weakest_status
 from dpcalc.mechanisms.base import Mechanism
@@ -28,7 +28,7 @@ class Question:
 
     delta: float | None = None
     epsilon: float | None = None
-    accountant: str = "auto"
+    accountant: Accountant = "auto"
     tolerance: float = 1e-3
 
     def ask(self, parts: Sequence[Part]) -> Guarantee:

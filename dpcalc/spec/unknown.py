@@ -9,7 +9,7 @@ from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.numbers import Range
 from dpcalc.spec.entries import Entry
-from dpcalc.spec.fields import FIELDS, SOLVABLE, SOLVE, Field
+from dpcalc.spec.fields import FIELDS, SOLVABLE, SOLVE, Field, read_number
 from dpcalc.spec.node import Node
 from dpcalc.spec.specification import Document, common_adjacency
 
@@ -37,12 +37,19 @@ class Unknown:
     @property
     def allowed(self) -> Range:
         """Where the value may lie; a batch is no larger than the data set."""
-        allowed = self.field.allowed
-        if self.key == "batch_size":
-            for node in _scalars(self.entry):
-                if _key(node) == "dataset_size" and isinstance(node.content, str):
-                    return replace(allowed, high=float(node.content))
-        return allowed
+        size = self._beside("dataset_size")
+        if self.key != "batch_size" or size is None:
+            return self.field.allowed
+        return replace(self.field.allowed, high=read_number(size, FIELDS["dataset_size"]))
+
+    @property
+    def sensitivity(self) -> float:
+        """What noise is relative to; one if the entry states none."""
+        stated = self._beside("sensitivity")
+        return 1.0 if stated is None else read_number(stated, FIELDS["sensitivity"])
+
+    def _beside(self, key: str) -> Node | None:
+        return next((node for node in _scalars(self.entry) if _key(node) == key), None)
 
     def entries(self, value: float) -> list[Entry]:
         """All entries, in order, with a value in place of `solve`."""
