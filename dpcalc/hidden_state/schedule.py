@@ -10,6 +10,7 @@ import io
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -172,26 +173,26 @@ def _energy_of_record(setting: Setting, course: _Course, first: int) -> tuple[fl
     points = np.append(uses, setting.steps)  # only just before a use can the shifts run out of distance
     amounts = course.left[uses] * course.injections[uses]
     later = course.capacity_after
-
-    def energy(start: int, distance: float, first_point: int) -> float:
-        obstacles = distance + np.concatenate(([0.0], np.cumsum(amounts[first_point:])))
-        return least_energy(later[start] - later[points[first_point:]], obstacles)
-
+    best = (math.inf, 0)
+    if setting.diameter is not None:
+        distances = course.left[uses] * setting.diameter
+        for index, least in _promising_starts(course, uses, amounts, distances):
+            start = int(uses[index]) + 1
+            if start < setting.steps and least < best[0]:
+                obstacles = distances[index] + np.concatenate(([0.0], np.cumsum(amounts[index + 1 :])))
+                best = min(best, (least_energy(later[start] - later[points[index + 1 :]], obstacles), start))
     start = int(uses[0])  # nothing has been injected before
-    best = (least_energy(later[start] - later[points[1:]], np.cumsum(amounts)), start)
-    if setting.diameter is None:
-        return best
-    for index in _promising_starts(course, uses, amounts, course.left[uses] * setting.diameter):
-        start = int(uses[index]) + 1
-        if start < setting.steps:
-            best = min(best, (energy(start, float(course.left[uses[index]] * setting.diameter), index + 1), start))
+    injected = np.cumsum(amounts)
+    if injected[-1] ** 2 / later[start] < best[0]:
+        best = min(best, (least_energy(later[start] - later[points[1:]], injected), start))
     return best
 
 
-def _promising_starts(course: _Course, uses: Any, amounts: Floats, distances: Floats) -> list[int]:
-    """Uses right after which to start from D, best first by two guesses that forget the order of the injections.
+def _promising_starts(course: _Course, uses: Any, amounts: Floats, distances: Floats) -> list[tuple[int, float]]:
+    """Uses right after which to start from D, best first, each with an energy that it cannot go below.
 
-    One spreads everything over all the noise that is left, the other keeps the last use apart.
+    Guessed in two ways that forget the order of the injections: one spreads everything over all the noise that is left,
+    which is the least that is possible, the other keeps the last use apart.
     """
     later, last = course.capacity_after, int(uses[-1])
     remaining = np.append(np.cumsum(amounts[:0:-1])[::-1], 0.0)
@@ -200,16 +201,22 @@ def _promising_starts(course: _Course, uses: Any, amounts: Floats, distances: Fl
         apart = (distances + remaining - amounts[-1]) ** 2 / (later[uses + 1] - later[last])
         apart += amounts[-1] ** 2 / later[last]
     guesses = [np.where(np.isnan(guess) | (guess < 0), np.inf, guess) for guess in (spread, apart)]
-    ranked = [np.argsort(guess, kind="stable")[:_STARTS_TRIED].tolist() for guess in guesses]
-    return list(dict.fromkeys([*ranked[1], *ranked[0], max(len(amounts) - 2, 0)]))
+    count = min(_STARTS_TRIED, uses.size)
+    ranked = [np.argpartition(guess, count - 1)[:count] for guess in guesses]
+    chosen = {*ranked[0].tolist(), *ranked[1].tolist(), max(uses.size - 2, 0)}
+    return sorted(
+        ((index, float(guesses[0][index]) * (1 - 1e-9)) for index in chosen), key=lambda each: guesses[1][each[0]]
+    )
 
 
 def _stochastic(setting: Setting, course: _Course, sigmas: Floats, delta: float) -> list[Bound]:
     """Composition, and one-sided shifts over all unrolled steps, at the best τ and split."""
     steps, rate = setting.steps, setting.sampling_rate
     levels, which = _levels(setting.sensitivity / (setting.batch * sigmas))
-    counts = np.zeros((steps + 1, levels.size), dtype=np.int64)  # uses of each level in the last r steps
-    np.cumsum((which[::-1, None] == np.arange(levels.size)), axis=0, out=counts[1:])
+    unrolled = np.array(grid(1, steps, 120))
+    newest_first = which[::-1]
+    stretches = [newest_first[a:b] for a, b in pairwise([0, *unrolled.tolist()])]
+    counts = np.cumsum([np.bincount(stretch, minlength=levels.size) for stretch in stretches], axis=0)
     everything = tuple(
         Subsampled(mu=float(mu), count=int(count)) for mu, count in zip(levels, counts[-1], strict=True) if count
     )
@@ -221,21 +228,21 @@ def _stochastic(setting: Setting, course: _Course, sigmas: Floats, delta: float)
             subsampled=everything,
         )
     ]
-    unrolled = np.array(grid(1, steps, 120))
     reach = _reach(setting, course, unrolled)
     best: tuple[float, int, float] = (math.inf, 0, 0.0)
     for share in SHARES[::2].tolist():
         moments = np.array([log_moments(float(mu) / math.sqrt(share), rate) for mu in levels])
-        scores = estimate(reach / math.sqrt(1 - share), counts[unrolled] @ moments, delta)
+        scores = estimate(reach / math.sqrt(1 - share), counts @ moments, delta)
         index = int(np.argmin(scores))
-        best = min(best, (float(scores[index]), int(unrolled[index]), share))
-    _, remaining, share = best
+        best = min(best, (float(scores[index]), index, share))
+    _, index, share = best
+    remaining = int(unrolled[index])
     shifted = tuple(
         Subsampled(mu=float(mu) / math.sqrt(share) * ROUND_UP, count=int(count))
-        for mu, count in zip(levels, counts[remaining], strict=True)
+        for mu, count in zip(levels, counts[index], strict=True)
         if count
     )
-    gaussian = float(_reach(setting, course, np.array([remaining]))[0]) / math.sqrt(1 - share) * _rounding(steps)
+    gaussian = float(reach[index]) / math.sqrt(1 - share) * _rounding(steps)
     if math.isfinite(gaussian):
         found.append(
             Bound(

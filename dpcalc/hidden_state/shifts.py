@@ -24,6 +24,9 @@ def least_energy(noise: Floats, injected: Floats) -> float:
     widths = np.diff(noise, prepend=0.0)
     if not widths[-1] > 0:  # nothing is left of the last step's noise: no shift can be hidden in it
         return 0.0 if injected[-1] == 0 else float("inf")
+    slope = injected[-1] / noise[-1]
+    if np.all(noise[:-1] * slope <= injected[:-1]):  # the straight line is feasible
+        return float(injected[-1] * slope)
     binding = widths > 0  # of points that share a U the first has the lowest obstacle
     widths, rises = _pooled(widths[binding], np.diff(injected[binding], prepend=0.0))
     return float(np.sum(rises**2 / widths))

@@ -121,3 +121,27 @@ def test_many_noise_levels_are_rounded_to_the_safe_side() -> None:
     assert len(composed) <= 24
     levels = np.repeat([part.mu for part in composed], [part.count for part in composed])
     assert (np.sort(levels) >= np.sort(1 / sigmas)).all()
+
+
+@pytest.mark.parametrize(("m", "diameter"), [(0.1, None), (0.0, 2.0), (0.1, 2.0)])
+def test_one_sided_shifts_on_a_constant_schedule_are_the_closed_form(m, diameter) -> None:
+    setting = Setting(
+        algorithm="sgd",
+        learning_rate=0.5,
+        sigma=2.0,
+        sensitivity=10.0,
+        dataset_size=1000,
+        batch_size=10,
+        steps=3000,
+        strong_convexity=m,
+        smoothness=1.0,
+        diameter=diameter,
+    )
+    bound = schedule.bounds(setting, constant(0.5, 2.0), 1e-5)[-1]
+    (part,) = bound.subsampled
+    beta, c, r = part.mu / setting.step_mu, 1 - 0.5 * m, part.count
+    distance = setting.injection * sum(c**k for k in range(3000 - r))
+    distance = distance if diameter is None else min(distance, diameter)
+    energy = (c**r * distance) ** 2 / sum(c ** (2 * k) for k in range(r))
+    alpha = 1 / math.sqrt(1 - 1 / beta**2)
+    assert bound.mu == pytest.approx(alpha * math.sqrt(energy) / setting.noise, rel=1e-8)
