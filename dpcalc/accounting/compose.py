@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dpcalc.accounting.clt import approximate_mu
 from dpcalc.accounting.contour import ACCURACY as CONTOUR_ACCURACY
 from dpcalc.accounting.contour import contour_through
 from dpcalc.accounting.gaussian import composed_mu, is_exactly_gaussian
@@ -134,6 +135,8 @@ def _answer(parts: Parts, question: _Question, accountant: Accountant) -> _Answe
         return _by_rdp(parts, question)
     if accountant == "pld":
         return _by_loss_distribution(parts, question)
+    if accountant == "clt":
+        return _Answer("clt", _gdp_value(approximate_mu(parts), question), None, None, "approximate")
     if is_exactly_gaussian(parts):
         return _by_gdp(parts, question)
     best = _by_loss_distribution(parts, question)
@@ -267,6 +270,8 @@ class _Direction:
 
     def upper_below(self, limit: float) -> float:
         """A certified upper bound, no finer than it takes to be below a limit that does not depend on it."""
+        if self._question.delta is not None and self._distribution.largest_loss() <= limit:
+            return self._distribution.largest_loss()
         relaxed = min(0.3, 0.7 * (1 - self.expected / limit)) if limit > 0 else 0.0
         if relaxed > self._question.tolerance:
             upper = self._value(relaxed, only_upper=True).upper
@@ -283,6 +288,8 @@ class _Direction:
 
 def _guarantee(parts: Parts, question: _Question, answer: _Answer) -> Guarantee:
     mu, mu_kind, notes = _mu(parts)
+    if answer.accountant == "clt":
+        mu, mu_kind, notes = approximate_mu(parts), "approximate", ["the central limit theorem is no bound"]
     for_epsilon = question.delta is not None
     return Guarantee(
         adjacency=common_adjacency(mechanism.adjacency for mechanism, _ in parts),

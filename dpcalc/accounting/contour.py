@@ -82,7 +82,8 @@ def contour_through(parts: Parts, *, centre: float, deviation: float, width: flo
             return None
         log_terms = k - np.log(exponents) - np.log(exponents + 1)
         log_terms = np.where(np.isnan(log_terms), -np.inf, log_terms)
-        if log_terms[-1].real < log_terms[0].real + np.log(ACCURACY * min(spacing / centre, 1.0)) - 8:
+        # Past the end the terms fall at least like 1/y², so that `count` times the last one bounds what is left out.
+        if log_terms[-1].real + np.log(count) < log_terms[0].real + np.log(ACCURACY) - 5:
             return Contour(exponents, log_terms, spacing)
         height *= 2
     return None

@@ -124,7 +124,7 @@ class _Spectrum:
         log_size = np.log(size)
         self.log_largest += count * log_size
         alive = np.flatnonzero(self.log_largest > _LOG_NEGLIGIBLE)
-        kept = int(alive[-1]) + 1
+        kept = int(alive[-1]) + 1 if alive.size else 1
         size, log_size, transform = size[:kept], log_size[:kept], transform[:kept]
         per_step = self.noise + 4 * _UNIT * (np.pi - log_size) * size
         self.log_largest = self.log_largest[:kept]

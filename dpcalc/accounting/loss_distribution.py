@@ -54,6 +54,17 @@ class LossDistribution:
             self._outlines[id(pair)] = coarse_outline(pair)
         return self._outlines[id(pair)]
 
+    def largest_loss(self) -> float:
+        """An upper bound on the composed loss: ε for every δ; infinite unless every pair is bounded."""
+        total = 0.0
+        for pair, count in self.upper:
+            sketch = self._outline(pair)
+            empty = np.flatnonzero(np.cumsum(sketch.masses[::-1])[::-1] + sketch.infinite == 0)
+            if not empty.size:
+                return np.inf
+            total += count * float(sketch.edges[empty[0] - 1]) * (1 + 1e-12)
+        return max(total, 0.0)
+
     def epsilon(self, delta: float, tolerance: float, *, only_upper: bool = False) -> Bounds:
         """Bounds on ε(δ) whose relative gap is `tolerance` where possible; `only_upper` leaves the lower at 0."""
         saddle = self.pilot.saddle_for_delta(float(np.log(delta)))

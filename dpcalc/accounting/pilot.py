@@ -64,12 +64,13 @@ def _outline(pair: Pair, edges: Floats) -> Outline:
 
 @dataclass(frozen=True)
 class Saddle:
-    """The tilt θ at which the composed loss centres on ε, its spread there, and Σ counts·E|L| for the error model."""
+    """The tilt θ whose saddle point is ε, and the mean and spread of the composed loss under it."""
 
     theta: float
     epsilon: float
     log_delta: float
     deviation: float
+    mean: float
 
 
 class Window(NamedTuple):
@@ -113,11 +114,23 @@ class Pilot:
         k = self.counts @ (np.log(total) + top)
         return float(k), float(self.counts @ mean), float(self.counts @ np.maximum(square - mean**2, 0.0))
 
-    def mean_size(self, theta: float) -> Floats:
-        """E|L| of one run of each pair under the tilt."""
+    def rounding(self, theta: float, steps: Floats) -> Floats:
+        """What cutting the losses into cells of each of these widths adds to the variance of the composition.
+
+        A loss at distance a above a grid point adds a(h-a): h²/6 on average, h|l| for losses well below h.
+        """
         terms = self.logs + theta * self.losses
         weights = np.exp(terms - terms.max(axis=1, keepdims=True))
-        return np.asarray((weights * np.abs(self.losses)).sum(axis=1) / weights.sum(axis=1))
+        weights *= (self.counts / weights.sum(axis=1))[:, None]
+        sizes = np.abs(self.losses)
+        return np.array([float((weights * np.minimum(h * h / 6, h * sizes)).sum()) for h in steps])
+
+    def reach(self, log_mass: float) -> float:
+        """The widest range of losses of one run that hold all but about e^log_mass of the composition."""
+        needed = self.logs > log_mass - math.log(float(self.counts.sum()))
+        high = np.where(needed, self.losses, -np.inf).max()
+        low = np.where(needed, self.losses, np.inf).min()
+        return float(high - low) if np.isfinite(high - low) else 0.0
 
     def saddle_at(self, theta: float) -> Saddle:
         """The ε whose saddle point is θ, and the saddle-point approximation of δ there."""
@@ -125,7 +138,7 @@ class Pilot:
         epsilon = mean - 1 / theta - 1 / (1 + theta)
         curvature = variance + 1 / theta**2 + 1 / (1 + theta) ** 2
         log_delta = k - theta * epsilon - np.log(theta) - np.log1p(theta) - 0.5 * np.log(2 * np.pi * curvature)
-        return Saddle(theta, epsilon, float(log_delta), float(np.sqrt(variance)))
+        return Saddle(theta, epsilon, float(log_delta), float(np.sqrt(variance)), mean)
 
     def saddle_for_delta(self, log_delta: float) -> Saddle:
         """The saddle point of the ≥ 0 ε at which δ is about the one asked for."""
@@ -138,9 +151,12 @@ class Pilot:
 
     def _search(self, too_small: Callable[[Saddle], bool]) -> Saddle:
         low, high = np.log(1e-7), np.log(1e9)
+        # Beyond the tilt that puts everything at the largest loss there is nothing to find.
+        top = float(self.counts @ np.where(np.isfinite(self.logs), self.losses, -np.inf).max(axis=1))
         for _ in range(40):
             middle = (low + high) / 2
-            if too_small(self.saddle_at(float(np.exp(middle)))):
+            saddle = self.saddle_at(float(np.exp(middle)))
+            if too_small(saddle) and saddle.mean < top * (1 - 1e-4):
                 low = middle
             else:
                 high = middle

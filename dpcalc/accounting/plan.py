@@ -11,7 +11,7 @@ import numpy as np
 from dpcalc.accounting.pilot import Pilot, Saddle
 from dpcalc.mechanisms.base import Pair
 
-MOST_POINTS = 1 << 21
+MOST_POINTS = 1 << 19
 _FEW_POINTS = 1 << 12  # below this a second stage saves nothing
 LOG_OUTSIDE = -30.0  # log of the tilted probability left outside a window
 
@@ -36,7 +36,8 @@ def make_plan(
     """A plan whose two bounds should be about 0.7 `target` apart in ε."""
     low, _, high, _ = pilot.window(saddle.theta, LOG_OUTSIDE, log_untilted)
     width = max(high - low, 1e-300)
-    least = max(width / MOST_POINTS, max(abs(low), abs(high)) * 1e-12)
+    reach = pilot.reach(log_untilted)
+    least = max(max(width, reach) / MOST_POINTS, max(abs(low), abs(high)) * 1e-12)
     spacing = _atom_spacing(parts)
     step = _on_atoms(_single_step(pilot, saddle, target), spacing)
     single = Plan(max(step, least), 1, 1, step <= least)
@@ -48,11 +49,11 @@ def make_plan(
     fine = _on_atoms(_single_step(pilot, saddle, target / 2), spacing)
     blocks = sum(-(-count // min(size, count)) for count in counts)
     coarse = math.sqrt(6 * 0.35 * target / (1.5 * (1 + saddle.theta) * blocks))
+    fine = max(fine, 2 * least / size**0.5, reach / MOST_POINTS)
     factor = int(min(coarse, saddle.deviation / 6) / fine)
     if factor < 3:
         return single
-    coarse = max(fine * factor, least)
-    return Plan(coarse, size, factor, coarse <= least)
+    return Plan(max(fine * factor, least), size, factor, fine * factor <= least)
 
 
 def _atom_spacing(parts: Sequence[tuple[Pair, int]]) -> float | None:
@@ -69,13 +70,9 @@ def _on_atoms(step: float, spacing: float | None) -> float:
 def _single_step(pilot: Pilot, saddle: Saddle, target: float) -> float:
     """The step at which both bounds together are about 0.7 `target` apart in ε.
 
-    Splitting a loss at distance a above a grid point adds a(h-a) to the variance, h²/6 on average or h·E|L| for losses
-    well below h; that moves ε by (1+θ)/2 times it, and the lower bound by twice as much the other way.
+    Added variance moves ε by (1+θ)/2 times it, and the lower bound by twice as much the other way.
     """
-    size = pilot.mean_size(saddle.theta)
-    low, high = math.log(1e-14), math.log(max(saddle.deviation / 4, 1e-13))
-    for _ in range(40):
-        h = math.exp((low + high) / 2)
-        error = 1.5 * (1 + saddle.theta) * float(pilot.counts @ np.minimum(h * h / 6, h * size))
-        low, high = ((low + high) / 2, high) if error < 0.7 * target else (low, (low + high) / 2)
-    return math.exp(low)
+    steps = max(saddle.deviation / 4, 1e-13) * np.exp(-0.2 * np.arange(100))
+    errors = 1.5 * (1 + saddle.theta) * pilot.rounding(saddle.theta, steps)
+    fine_enough = np.flatnonzero(errors < 0.7 * target)
+    return float(steps[fine_enough[0]] if fine_enough.size else steps[-1])

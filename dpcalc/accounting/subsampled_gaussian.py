@@ -44,9 +44,8 @@ def log_mgf(
             continue
         for block in _blocks_of_similar(powers.real[order]):
             chosen = order[block]
-            largest = float(powers[chosen].real.max())
-            if largest > _FURTHEST * sigma:
-                result[k, chosen] = _log_convexity_bound(powers[chosen], float(sigma), sampling_rate)
+            if powers[chosen].real.max() > _FURTHEST * sigma or powers[chosen].real.min() < -_FURTHEST:
+                result[k, chosen] = _log_bound(powers[chosen], float(sigma), sampling_rate)
             else:
                 result[k, chosen] = _log_moments(powers[chosen], float(sigma), sampling_rate)
     return result.reshape(sigmas.shape + given.shape)
@@ -62,10 +61,16 @@ def _blocks_of_similar(sorted_powers: Floats) -> list[slice]:
     return blocks
 
 
-def _log_convexity_bound(powers: NDArray[Any], sigma: float, rate: float) -> NDArray[Any]:
-    """An upper bound for real β > 1, where the quadrature would be too long: r^β ≤ 1 - q + q e^{βz} by convexity."""
-    exponent = powers * (powers - 1) / (2 * sigma * sigma)
-    return np.asarray(np.logaddexp(np.log1p(-rate), np.log(rate) + exponent.real), dtype=powers.dtype)
+def _log_bound(powers: NDArray[Any], sigma: float, rate: float) -> NDArray[Any]:
+    """An upper bound for real β, where the quadrature would be too long; NaN for complex ones.
+
+    r^β ≤ 1 - q + q e^{βz} for β > 1 by convexity, r^β ≤ (1 - q)^β for β < 0.
+    """
+    if np.iscomplexobj(powers) and np.any(powers.imag != 0):
+        return np.full(powers.shape, np.nan, dtype=powers.dtype)
+    beta = powers.real
+    above = np.logaddexp(np.log1p(-rate), np.log(rate) + beta * (beta - 1) / (2 * sigma * sigma))
+    return np.where(beta > 0, above, beta * np.log1p(-rate)).astype(powers.dtype)
 
 
 def _log_moments(powers: NDArray[Any], sigma: float, rate: float) -> NDArray[Any]:
@@ -133,14 +138,15 @@ def _nodes(powers: NDArray[Any], sigma: float, rate: float) -> tuple[Floats, flo
     """Trapezoid nodes in units of σ that cover every integrand, and their step.
 
     r has its zeros at Im x = ±πσ²; half-way there |r| is at least 1 - q and its argument at most π/2. The exponent
-    -u²/2 + β log r(u) has all its maxima between 0 and β/σ and none narrower than a unit Gaussian, so a scan in half
-    units misses none.
+    -u²/2 + β log r(u) has all its maxima between 0 and β/σ (for β < 0, to the right of where r has levelled off) and for
+    β > 0 none narrower than a unit Gaussian, so a scan in half units misses none.
     """
     width = min(np.pi * sigma / 2, 6.0)
     real, imaginary = powers.real, np.abs(powers.imag).max() if np.iscomplexobj(powers) else 0.0
     growth = width**2 / 2 + 0.35 * max(0.0, -float(real.min())) + imaginary * min(width / sigma, np.pi / 2)
     step = 2 * np.pi * width / (_DIGITS + growth)
-    coarse = np.arange(min(0.0, float(real.min()) / sigma) - 10, max(1.0, float(real.max())) / sigma + 10.5, 0.5)
+    left = max(0.0, sigma * float(np.log(max(1.0, -float(real.min()) * rate))))  # there r^β is flat for β < 0
+    coarse = np.arange(-np.sqrt(left**2 + 102) - 1, max(1.0, float(real.max())) / sigma + 10.5, 0.5)
     log_ratio = _log_ratio(coarse, sigma, rate)
     sizes = [-coarse * coarse / 2 + power * log_ratio for power in (float(real.min()), float(real.max()))]
     if max(float(size.max()) for size in sizes) <= 300:  # the terms 1 and r of `_excess` count as well

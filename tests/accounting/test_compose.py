@@ -1,0 +1,222 @@
+"""compose: published numbers, properties over random mixed lists, and the fields of the guarantee."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcalc.accounting.compose import compose, upper_epsilon
+from dpcalc.errors import IncompatibleError, InputError
+from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
+from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
+from dpcalc.mechanisms.dp_sgd import dp_sgd
+from dpcalc.mechanisms.exponential import Exponential
+from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.randomized_response import RandomizedResponse
+from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+
+
+def poisson(noise_multiplier, rate):
+    return PoissonSampled(base=Gaussian(noise_multiplier=noise_multiplier), sampling_rate=rate)
+
+
+def test_published_gdp_number():
+    """Koskela et al.: σ = 100, k = 420, δ = 1e-5 gives 0.7451."""
+    guarantee = compose([(Gaussian(noise_multiplier=100), 420)], delta=1e-5)
+    assert guarantee.epsilon == pytest.approx(0.7451, abs=5e-5)
+    assert guarantee.accountant == "gdp"
+    assert guarantee.mu_kind == "exact"
+    assert guarantee.epsilon_lower == pytest.approx(guarantee.epsilon, rel=1e-9)
+    assert guarantee.epsilon_estimate == pytest.approx(guarantee.epsilon, rel=1e-9)
+
+
+@pytest.mark.parametrize(("epochs", "published"), [(50, 4.438), (100, 6.654), (200, 10.113)])
+def test_published_fixed_size_numbers(epochs, published):
+    """Bok et al., Tables 3-4: SGD composition, n = 60000, b = 1500, L/(bσ) = 10/(1500·0.01)."""
+    base = Gaussian(noise_multiplier=1.5, adjacency="replace-one")
+    guarantee = compose([(FixedSizeSampled(base=base, sampling_rate=1500 / 60000), 40 * epochs)], delta=1e-5)
+    assert guarantee.epsilon_lower <= published + 5e-4
+    assert guarantee.epsilon >= published - 5e-4
+    assert guarantee.epsilon == pytest.approx(published, rel=2e-3)
+
+
+def test_the_mixed_list_is_where_peers_bracket_it():
+    parts = [(Laplace(scale=20), 100), (poisson(0.9, 0.005), 2000), (Gaussian(noise_multiplier=20), 10)]
+    guarantee = compose(parts, delta=1e-6)
+    assert guarantee.epsilon >= 2.944
+    assert guarantee.epsilon_lower <= 2.9542
+    assert guarantee.epsilon - guarantee.epsilon_lower <= 1e-3 * guarantee.epsilon
+
+
+@pytest.mark.parametrize("delta", [1e-15, 1e-30, 1e-50])
+def test_tiny_deltas_stay_certified_and_tight(delta):
+    guarantee = compose([(poisson(1.1, 256 / 60000), 14063)], delta=delta)
+    assert guarantee.status == "certified"
+    assert guarantee.epsilon_lower <= guarantee.epsilon_estimate <= guarantee.epsilon
+    assert guarantee.epsilon - guarantee.epsilon_lower <= 1e-2 * guarantee.epsilon
+
+
+mechanisms = st.one_of(
+    st.builds(lambda s: Gaussian(noise_multiplier=s), st.floats(0.5, 50)),
+    st.builds(lambda b: Laplace(scale=b), st.floats(0.5, 50)),
+    st.builds(poisson, st.floats(0.5, 10), st.floats(1e-4, 0.5)),
+    st.builds(lambda e: RandomizedResponse(epsilon=e), st.floats(0.01, 2)),
+    st.builds(lambda e: Exponential(epsilon=e), st.floats(0.01, 2)),
+    st.builds(lambda e: DeclaredDP(epsilon=e, delta=1e-9), st.floats(0.01, 1)),
+    st.builds(lambda b: DiscreteLaplace(scale=b, sensitivity=2), st.floats(1, 20)),
+)
+lists = st.lists(st.tuples(mechanisms, st.integers(1, 300)), min_size=1, max_size=4)
+deltas = st.sampled_from([0.1, 1e-3, 1e-5, 1e-7])
+
+
+@settings(max_examples=25, deadline=None)
+@given(parts=lists, delta=deltas)
+def test_lower_estimate_and_upper_are_in_order(parts, delta):
+    guarantee = compose(parts, delta=delta)
+    assert 0 <= guarantee.epsilon_lower <= guarantee.epsilon_estimate <= guarantee.epsilon
+
+
+@settings(max_examples=15, deadline=None)
+@given(parts=lists, extra=st.tuples(mechanisms, st.integers(1, 100)), delta=deltas)
+def test_more_mechanisms_never_lower_epsilon(parts, extra, delta):
+    fewer, more = compose(parts, delta=delta), compose([*parts, extra], delta=delta)
+    assert more.epsilon >= fewer.epsilon_lower * (1 - 1e-9)
+
+
+@settings(max_examples=10, deadline=None)
+@given(parts=lists, delta=deltas)
+def test_listing_equals_counting_and_order_does_not_matter(parts, delta):
+    listed = [(mechanism, 1) for mechanism, count in parts for _ in range(min(count, 5))]
+    counted = [(mechanism, min(count, 5)) for mechanism, count in parts]
+    assert compose(listed, delta=delta).epsilon == compose(counted, delta=delta).epsilon
+    backwards = compose(counted[::-1], delta=delta)
+    forwards = compose(counted, delta=delta)
+    assert backwards.epsilon >= forwards.epsilon_lower * (1 - 1e-12)
+    assert forwards.epsilon >= backwards.epsilon_lower * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("noise", [0.7, 2.0])
+def test_less_noise_never_lowers_epsilon(noise):
+    quiet, loud = (
+        compose([(poisson(noise, 0.01), 500)], delta=1e-6),
+        compose([(poisson(noise * 1.2, 0.01), 500)], delta=1e-6),
+    )
+    assert quiet.epsilon >= loud.epsilon_lower
+
+
+def test_delta_at_epsilon_answers_the_inverse_question():
+    parts = [(poisson(1.1, 256 / 60000), 14063)]
+    guarantee = compose(parts, epsilon=2.5)
+    assert guarantee.delta == pytest.approx(4.328259281e-6, rel=2e-3)
+    assert guarantee.delta >= 4.328259281e-6 * (1 - 1e-9)
+    assert guarantee.epsilon == 2.5
+
+
+def test_every_accountant_is_an_upper_bound_on_the_truth():
+    parts = [(poisson(1.0, 0.01), 1000)]
+    certain = compose(parts, delta=1e-5).epsilon_lower
+    for accountant in ("gdp", "rdp", "pld"):
+        assert compose(parts, delta=1e-5, accountant=accountant).epsilon >= certain
+
+
+def test_rdp_accountant_matches_the_closed_form_of_a_gaussian():
+    """Canonne's conversion at the best real order: Koskela et al. report 0.8156."""
+    guarantee = compose([(Gaussian(noise_multiplier=100), 420)], delta=1e-5, accountant="rdp")
+    assert guarantee.epsilon <= 0.8156 + 5e-5
+    assert guarantee.epsilon >= 0.7451
+
+
+def test_central_limit_is_labelled_approximate():
+    guarantee = compose([(poisson(1.0, 0.01), 10_000)], delta=1e-5, accountant="clt")
+    assert guarantee.status == "approximate"
+    assert guarantee.mu_kind == "approximate"
+    assert guarantee.epsilon == pytest.approx(compose([(poisson(1.0, 0.01), 10_000)], delta=1e-5).epsilon, rel=0.1)
+
+
+def test_declared_guarantees_mix_with_the_others():
+    parts = [
+        (Gaussian(noise_multiplier=5), 3),
+        (DeclaredDP(epsilon=0.1, delta=1e-7), 2),
+        (DeclaredZCDP(rho=0.01), 4),
+        (DeclaredRDP(orders=(2, 4, 8), epsilons=(0.1, 0.2, 0.4)), 1),
+        (DeclaredGDP(mu=0.1), 2),
+    ]
+    guarantee = compose(parts, delta=1e-5)
+    assert math.isfinite(guarantee.epsilon)
+    assert guarantee.mu is None
+    assert guarantee.rho is None
+    assert any("GDP" in warning for warning in guarantee.warnings)
+
+
+def test_a_delta_below_the_declared_ones_has_no_finite_epsilon():
+    assert compose([(DeclaredDP(epsilon=0.1, delta=1e-6), 2)], delta=1e-6).epsilon == math.inf
+
+
+def test_mixing_adjacencies_is_an_error():
+    with pytest.raises(IncompatibleError, match="add-remove and replace-one"):
+        compose(
+            [(Gaussian(noise_multiplier=1), 1), (Gaussian(noise_multiplier=1, adjacency="replace-one"), 1)], delta=1e-5
+        )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"delta": 1.5}, "delta=1.5 in"),
+        ({"delta": 0.0}, "delta=0.0 in"),
+        ({"epsilon": -1.0}, "epsilon=-1.0 in"),
+        ({"epsilon": math.nan}, "epsilon=nan in"),
+        ({}, "exactly one"),
+        ({"delta": 1e-5, "tolerance": 0.0}, "tolerance"),
+        ({"delta": 1e-5, "accountant": "moments"}, "accountant=moments"),
+    ],
+)
+def test_bad_questions_are_errors(arguments, message):
+    with pytest.raises(InputError, match=message):
+        compose([(Gaussian(noise_multiplier=1), 1)], **arguments)
+
+
+def test_no_mechanism_is_an_error():
+    with pytest.raises(InputError, match="at least one"):
+        compose([], delta=1e-5)
+
+
+def test_poisson_amplification_is_never_claimed_for_shuffling():
+    mechanism, count = dp_sgd(noise_multiplier=4.0, batch_size=100, dataset_size=10_000, epochs=3, sampling="shuffled")
+    guarantee = compose([(mechanism, count)], delta=1e-5)
+    assert count == 3
+    assert guarantee.epsilon == pytest.approx(
+        compose([(Gaussian(noise_multiplier=4.0), 3)], delta=1e-5).epsilon, rel=1e-9
+    )
+    assert any("shuffled" in warning for warning in guarantee.warnings)
+
+
+def test_replace_one_cyclic_has_twice_the_sensitivity():
+    mechanism, count = dp_sgd(
+        noise_multiplier=4.0, batch_size=100, dataset_size=10_000, steps=250, sampling="cyclic", adjacency="replace-one"
+    )
+    assert isinstance(mechanism, OncePerEpoch)
+    assert count == 3
+    assert mechanism.gdp() == pytest.approx(2 / 4.0)
+
+
+def test_upper_epsilon_is_what_compose_reports():
+    parts = [(poisson(0.9, 0.005), 2000), (Laplace(scale=20), 50)]
+    assert upper_epsilon(parts, 1e-6) == pytest.approx(compose(parts, delta=1e-6).epsilon, rel=1e-9)
+
+
+def test_discrete_gaussian_is_close_to_the_continuous_one_for_large_sigma():
+    discrete = compose([(DiscreteGaussian(sigma=50), 20)], delta=1e-6)
+    continuous = compose([(Gaussian(noise_multiplier=50), 20)], delta=1e-6)
+    assert discrete.epsilon_lower <= continuous.epsilon * (1 + 1e-6)
+    assert discrete.epsilon >= continuous.epsilon * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 100, 10**6])
+def test_no_epsilon_is_needed_where_total_variation_is_below_delta(count):
+    guarantee = compose([(poisson(1e5, 1e-7), count)], delta=0.01)
+    assert guarantee.epsilon == 0
+    assert np.isfinite(guarantee.rdp[0][1])
