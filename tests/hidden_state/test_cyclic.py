@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
-from dpcalc.conversions import gdp_epsilon, zcdp_epsilon
+from dpcalc.conversions import gdp_delta, gdp_epsilon, zcdp_epsilon
 from dpcalc.hidden_state import cyclic
 from dpcalc.hidden_state.setting import Setting
 
@@ -209,3 +210,38 @@ def test_the_bound_grows_with_the_run() -> None:
         best(cycle(batches=7, epochs=e, diameter=0.5, learning_rate=0.3, strong_convexity=0.05)) for e in range(1, 200)
     ]
     assert all(a <= b * (1 + 1e-9) for a, b in pairwise(mus))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_projected_chain_exceeds_the_bound(seed) -> None:
+    """A constrained run on a line, its law on a grid: linear or quadratic losses, any record, both directions."""
+    rng = np.random.default_rng(seed)
+    batches, epochs = int(rng.integers(1, 5)), int(rng.integers(1, 12))
+    c = float(rng.choice([1.0, rng.uniform(0.5, 0.98)]))
+    setting = cycle(
+        batches=batches,
+        epochs=epochs,
+        sigma=float(rng.uniform(0.2, 2)),
+        sensitivity=1.0,
+        diameter=float(rng.uniform(0.3, 3)),
+        strong_convexity=1 - c,
+    )
+    half, record = setting.diameter / 2, int(rng.integers(0, batches))
+    points = np.linspace(-half, half, 501)
+    edges = np.concatenate(([-np.inf], (points[1:] + points[:-1]) / 2, [np.inf]))
+
+    def kernel(shift: float) -> np.ndarray:
+        z = (edges[None] - c * points[:, None] - shift) / setting.noise
+        return np.where(z[:, 1:] <= 0, np.diff(ndtr(z), axis=1), -np.diff(ndtr(-z), axis=1))
+
+    laws = []
+    for drift in (0.5, -0.5):  # the gradients of the record in the two data sets are L apart
+        law = np.zeros(points.size)
+        law[250] = 1.0
+        for k in range(setting.steps):
+            law = law @ kernel(drift * setting.injection if k % batches == record else 0.0)
+        laws.append(law)
+    mu = best(setting)
+    for epsilon in (0.0, 0.5, 1.0, 2.0, 4.0):
+        reached = max(np.maximum(a - math.exp(epsilon) * b, 0).sum() for a, b in (laws, laws[::-1]))
+        assert reached <= gdp_delta(mu, epsilon) * (1 + 1e-9)
