@@ -95,7 +95,10 @@ def _client(scheduler: str | None) -> Iterator[Any]:
         with client:
             yield client
     else:
-        with LocalCluster(processes=True, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        with (
+            LocalCluster(processes=True, threads_per_worker=1, dashboard_address=None) as cluster,
+            Client(cluster) as client,
+        ):
             yield client
 
 

@@ -92,9 +92,7 @@ class IndividualFilter:
             raise InputError("the remaining norm is known for norms of Gaussian steps without sampling only")
         return np.sqrt(self._room(self.totals[0]))
 
-    def charge(
-        self, values: Floats, who: Who = EVERYBODY, *, costs: Floats | None = None
-    ) -> tuple[Bools, Floats]:
+    def charge(self, values: Floats, who: Who = EVERYBODY, *, costs: Floats | None = None) -> tuple[Bools, Floats]:
         """Who takes part with these values, and the costs that were charged (0 for those who do not)."""
         if costs is None:
             costs = self.rule.costs(values)
@@ -194,9 +192,7 @@ def _sum_costs(costs: Floats, total: Floats, rest: Floats) -> tuple[Floats, Floa
     return total, rest
 
 
-def _sum_squares(
-    block: NDArray[np.floating], total: Floats, rest: Floats, clip: float | None
-) -> tuple[Floats, Floats]:
+def _sum_squares(block: NDArray[np.floating], total: Floats, rest: Floats, clip: float | None) -> tuple[Floats, Floats]:
     """`_compensated` over the squares of all rows, without temporaries: the pass that large logs spend their time in."""
     total, rest, following, increment = total.copy(), rest.copy(), np.empty_like(total), np.empty_like(total)
     for row in block:

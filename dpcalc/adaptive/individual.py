@@ -39,13 +39,17 @@ def epsilons(run: Run, delta: float) -> Floats:
     """Every record's ε at δ: exact for Gaussian steps, an upper bound for declared ρ and ε, approximate under sampling."""
     if run.moments is not None:
         return individual_epsilons(run.moments, delta)
-    return _from_curve(run.filter.spent, _curve(run.settings.rule, delta), power=1.0 if run.settings.rule.squares else 0.5)
+    return _from_curve(
+        run.filter.spent, _curve(run.settings.rule, delta), power=1.0 if run.settings.rule.squares else 0.5
+    )
 
 
 def _curve(rule: Rule, delta: float) -> Callable[[Floats], Floats]:
     """ε as a function of what was spent."""
     if rule.kind == "dp":
-        return lambda spent: np.array([conversions.zcdp_epsilon(s * s / 2, delta) if s else 0.0 for s in spent.tolist()])
+        return lambda spent: np.array(
+            [conversions.zcdp_epsilon(s * s / 2, delta) if s else 0.0 for s in spent.tolist()]
+        )
     if rule.squares:
         return lambda spent: np.asarray(conversions.gdp_epsilon(spent, delta))
     if rule.orders:

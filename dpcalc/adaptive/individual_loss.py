@@ -189,7 +189,9 @@ class _Contour:
         values = np.zeros((records.size, exponents.size), dtype=np.complex128)
         errors = np.zeros((records.size, exponents.size))
         for piece, sums in self._moments.pieces.items():
-            coefficients, error = _slopes(tuple(exponents.tolist()), self._moments.sampling_rate, self._direction, piece)
+            coefficients, error = _slopes(
+                tuple(exponents.tolist()), self._moments.sampling_rate, self._direction, piece
+            )
             chosen = sums[:, records].T
             values += chosen @ coefficients
             errors += chosen[:, :1] * error

@@ -70,7 +70,9 @@ class Request:
         if self.rhos and not self.orders:
             raise InputError("expected --order with --rho: RDP is stated at an order", where="--rho")
         if self.scope == "global" and (self.mode == "clip" or self.groups or self.sample_rate is not None):
-            raise InputError("--mode clip, --groups and --sample-rate are for --scope individual", where="--scope global")
+            raise InputError(
+                "--mode clip, --groups and --sample-rate are for --scope individual", where="--scope global"
+            )
         if self.engine == "dask" and (self.state or self.odometer is not None or self.scope == "global"):
             raise InputError("--state, --odometer and --scope global need --engine local", where="--engine dask")
         if self.epsilon is not None and self.delta is None:
@@ -205,5 +207,3 @@ def read_groups(path: Path) -> dict[str, str]:
                 raise InputError(f"individual {row['id']} has no group", where=f"{path}:{reader.line_num}")
             groups[row["id"]] = row["group"]
     return groups
-
-

@@ -113,7 +113,9 @@ def gdp_rule(
         enforced = conversions.gdp_mu(*_target(epsilon, delta))
         limit = (enforced * scale) ** 2 / (1 + 2 * tolerance) * (1 - 1e-15)
     notion = GaussianDP(parameter=enforced)
-    return Rule(kind="gdp", quantity=quantity, limits=(limit,), notion=notion, scale=scale, clip=clip, tolerance=tolerance)
+    return Rule(
+        kind="gdp", quantity=quantity, limits=(limit,), notion=notion, scale=scale, clip=clip, tolerance=tolerance
+    )
 
 
 def rdp_rule(
@@ -234,7 +236,9 @@ def _order_points(
     if orders:
         (rho,) = _largest_rhos(np.array(orders), *target).tolist()
         if rho == 0:
-            raise InputError(f"no RDP at order {orders[0]:g} implies ε = {epsilon:g} at δ = {delta:g}; use a larger order")
+            raise InputError(
+                f"no RDP at order {orders[0]:g} implies ε = {epsilon:g} at δ = {delta:g}; use a larger order"
+            )
         return [(orders[0], rho)]
     if clip is None or sampling_rate is None:
         raise InputError("without --clip the best order is not known beforehand: give --order")

@@ -179,7 +179,9 @@ class Run:
             self.halt_step = self.steps.labels[place]
             return
         if self.odometer is not None:
-            previous = self.steps.labels[place - 1] if len(self.steps.labels) + min(place, 0) > 0 else self.steps.labels[0]
+            previous = (
+                self.steps.labels[place - 1] if len(self.steps.labels) + min(place, 0) > 0 else self.steps.labels[0]
+            )
             self.odometer.step(previous, np.where(active, values, 0.0), who)
         if self.moments is not None:
             self.moments.add(self._squares(np.where(active, values, 0.0)), who)
@@ -249,9 +251,7 @@ class Run:
 
     def _check_past(self) -> None:
         known = dict(zip(self.steps.labels, zip(self.steps.present, self.steps.value_sums, strict=True), strict=True))
-        for label, present, total in zip(
-            self._seen.labels, self._seen.present, self._seen.value_sums, strict=True
-        ):
+        for label, present, total in zip(self._seen.labels, self._seen.present, self._seen.value_sums, strict=True):
             before = known.get(label)
             if before is None or before[0] != present or not math.isclose(before[1], total, rel_tol=_SAME):
                 raise InputError(

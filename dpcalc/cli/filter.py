@@ -58,11 +58,14 @@ class EngineChoice(str, Enum):
 @command(example="dpcalc filter norms.npy --filter gdp --noise-multiplier 10 --clip 1 --epsilon 1 --delta 1e-5")
 def filter(  # noqa: A001, PLR0917 - named after the command
     log: Annotated[
-        str, typer.Argument(help=".npy, .npz, .csv, .jsonl or .parquet, plain or compressed; - is stdin.", metavar="LOG")
+        str,
+        typer.Argument(help=".npy, .npz, .csv, .jsonl or .parquet, plain or compressed; - is stdin.", metavar="LOG"),
     ],
     *,
     kind: Annotated[FilterChoice, typer.Option("--filter", help="gdp, rdp or dp.", rich_help_panel=_WHAT)],
-    sigma: Annotated[float | None, number("--sigma", help="Noise on the sum (standard deviation).", panel=_NOISE)] = None,
+    sigma: Annotated[
+        float | None, number("--sigma", help="Noise on the sum (standard deviation).", panel=_NOISE)
+    ] = None,
     noise_multiplier: Annotated[
         float | None, number("--noise-multiplier", help="Noise on the sum, relative to --clip.", panel=_NOISE)
     ] = None,
@@ -163,7 +166,9 @@ def _warnings(run: Run) -> list[str]:
     lines = []
     if run.clipped_values:
         clip = run.settings.rule.clip
-        lines.append(f"{run.clipped_values} norms above the clip count as {clip:g}: the training must have clipped them")
+        lines.append(
+            f"{run.clipped_values} norms above the clip count as {clip:g}: the training must have clipped them"
+        )
     if run.settings.scope == "individual":
         lines.append(
             "counts, quantiles and individual losses are computed from the data without noise: they are for the data "
@@ -177,7 +182,9 @@ def _headline(run: Run) -> str:
     if run.settings.scope == "global":
         if run.halt_step is None:
             return f"All {steps} steps fit into the budget."
-        return f"Step {run.halt_step} does not fit into the budget: stop before it, after {sum(run.steps.active)} steps."
+        return (
+            f"Step {run.halt_step} does not fit into the budget: stop before it, after {sum(run.steps.active)} steps."
+        )
     lost = int(run.filter.lost.sum())
     if not lost:
         return f"All {run.individuals} records may take part in all their steps."

@@ -6,6 +6,7 @@ import lzma
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -73,20 +74,28 @@ def open_dense(source: Source) -> DenseLog:
 
 
 def _npz(source: Source) -> DenseLog:
-    with zipfile.ZipFile(source.open()) as archive:
+    with source.open() as stream, zipfile.ZipFile(stream) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
     wanted = "norms" if "norms" in names else names[0]
     if len(names) != 1 and wanted != "norms":
         found = ", ".join(names) or "none"
         raise InputError(f"expected one array, or one that is called norms, got {found}", where=source.name)
-    return _streamed(source, lambda: zipfile.ZipFile(source.open()).open(f"{wanted}.npy"))
+
+    @contextmanager
+    def member() -> Iterator[Any]:
+        with source.open() as stream, zipfile.ZipFile(stream) as archive, archive.open(f"{wanted}.npy") as array:
+            yield array
+
+    return _streamed(source, member)
 
 
 def _streamed(source: Source, opener: Callable[[], Any]) -> DenseLog:
     with opener() as stream:
         stored, fortran, dtype = _header(stream)
     if fortran and len(stored) == 2 and min(stored) > 1:
-        raise InputError("a compressed array must be stored by rows (C order); save it with order='C'", where=source.name)
+        raise InputError(
+            "a compressed array must be stored by rows (C order); save it with order='C'", where=source.name
+        )
     shape = _checked_shape(stored, dtype, source.name)
 
     def read() -> Iterator[NDArray[Any]]:

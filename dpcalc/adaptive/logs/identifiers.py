@@ -51,7 +51,9 @@ class Identifiers:
             unique, inverse = np.unique(ids, return_inverse=True)
             return np.fromiter(map(self.code, unique.tolist()), dtype=np.int64)[inverse]
         if high >= self._table.size:
-            self._table = np.pad(self._table, (0, max(high + 1, 2 * self._table.size) - self._table.size), constant_values=-1)
+            self._table = np.pad(
+                self._table, (0, max(high + 1, 2 * self._table.size) - self._table.size), constant_values=-1
+            )
         codes = self._table[ids]
         new = codes < 0
         if new.any():

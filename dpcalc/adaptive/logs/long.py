@@ -146,6 +146,7 @@ def _csv_batches(log: LongLog, text_ids: bool) -> Iterator[Batch]:
 
 def _csv_arrow(log: LongLog, text_ids: bool) -> Iterator[Batch]:
     import pyarrow as pa
+    from pyarrow import compute
     from pyarrow import csv as arrow
 
     names = [name for name in (log.columns.step, log.columns.id, log.columns.value) if name is not None]
@@ -158,9 +159,11 @@ def _csv_arrow(log: LongLog, text_ids: bool) -> Iterator[Batch]:
         with log.source.open() as stream, arrow.open_csv(stream, read_options=read, convert_options=convert) as reader:
             for table in reader:
                 values = table.column(log.columns.value).to_numpy()
-                ids = table.column("id") if log.columns.id else np.zeros(values.size, dtype=np.int64)
+                ids: Any = table.column("id") if log.columns.id else np.zeros(values.size, dtype=np.int64)
                 if log.columns.id and not text_ids:
                     ids = ids.to_numpy()
+                elif log.columns.id and compute.any(compute.equal(ids, "")).as_py():
+                    log.locate()
                 yield Batch(table.column("step").to_numpy(), ids, values)
     except pa.ArrowInvalid:
         if log.columns.id is not None and not text_ids:
@@ -336,8 +339,9 @@ def _parquet_batches(log: LongLog, _text_ids: bool) -> Iterator[Batch]:
         batch = arrow_batch(table, log.columns, done)
         if batch is None:
             log.locate()
-        yield batch
-        done += len(batch.values)
+        else:
+            yield batch
+            done += len(batch.values)
 
 
 def arrow_batch(table: Any, columns: Columns, done: int = 0) -> Batch | None:
@@ -401,5 +405,3 @@ _ROWS_OF: dict[str, Callable[[LongLog], Iterator[Row]]] = {
     "jsonl": _json_rows,
     "parquet": _parquet_rows,
 }
-
-
