@@ -23,12 +23,12 @@ class EntryType:
 
     `moves`: the noise is relative to how far a record moves a query, which has a meaning under both adjacencies;
     what is stated as a guarantee holds only for the adjacency it was stated for. `is_run`: it has steps or epochs.
-    `example` is one of its kind, written as after `-m`.
+    `examples` has one of each form, written as after `-m`.
     """
 
     keys: tuple[str, ...]
     build: Callable[[Reader, Adjacency], Mechanism]
-    example: str
+    examples: tuple[str, ...]
     moves: bool = False
     is_run: bool = False
 
@@ -110,22 +110,28 @@ def _rdp(entry: Reader, adjacency: Adjacency) -> Mechanism:
 
 ENTRY_TYPES: Mapping[str, EntryType] = {
     "gaussian": EntryType(
-        ("noise_multiplier", "sigma", "sensitivity"), _gaussian, example="noise_multiplier=2", moves=True
+        ("noise_multiplier", "sigma", "sensitivity"), _gaussian, examples=("noise_multiplier=2",), moves=True
     ),
-    "laplace": EntryType(("scale", "sensitivity"), _laplace, example="scale=10,sensitivity=1", moves=True),
+    "laplace": EntryType(("scale", "sensitivity"), _laplace, examples=("scale=10,sensitivity=1",), moves=True),
     "discrete-gaussian": EntryType(
-        ("sigma", "sensitivity"), _discrete_gaussian, example="sigma=3,sensitivity=1", moves=True
+        ("sigma", "sensitivity"), _discrete_gaussian, examples=("sigma=3,sensitivity=1",), moves=True
     ),
     "discrete-laplace": EntryType(
-        ("scale", "sensitivity"), _discrete_laplace, example="scale=3,sensitivity=1", moves=True
+        ("scale", "sensitivity"), _discrete_laplace, examples=("scale=3,sensitivity=1",), moves=True
     ),
-    "exponential": EntryType(("epsilon",), _exponential, example="epsilon=0.1"),
-    "randomized-response": EntryType(("epsilon", "p", "k"), _randomized_response, example="epsilon=0.5"),
+    "exponential": EntryType(("epsilon",), _exponential, examples=("epsilon=0.1",)),
+    "randomized-response": EntryType(
+        ("epsilon", "p", "k"), _randomized_response, examples=("epsilon=0.5", "p=0.75,k=4")
+    ),
     "dp-sgd": EntryType(
-        ("noise_multiplier", "epochs", "steps"), _dp_sgd, example="noise_multiplier=2,steps=10", moves=True, is_run=True
+        ("noise_multiplier", "epochs", "steps"),
+        _dp_sgd,
+        examples=("noise_multiplier=2,steps=10",),
+        moves=True,
+        is_run=True,
     ),
-    "dp": EntryType(("epsilon", "delta"), _dp, example="epsilon=0.1,delta=1e-7"),
-    "gdp": EntryType(("mu",), _gdp, example="mu=0.3"),
-    "zcdp": EntryType(("rho",), _zcdp, example="rho=0.01"),
-    "rdp": EntryType(("orders", "epsilons"), _rdp, example="orders=[2,4,8],epsilons=[0.1,0.2,0.4]"),
+    "dp": EntryType(("epsilon", "delta"), _dp, examples=("epsilon=0.1,delta=1e-7",)),
+    "gdp": EntryType(("mu",), _gdp, examples=("mu=0.3",)),
+    "zcdp": EntryType(("rho",), _zcdp, examples=("rho=0.01",)),
+    "rdp": EntryType(("orders", "epsilons"), _rdp, examples=("orders=[2,4,8],epsilons=[0.1,0.2,0.4]",)),
 }

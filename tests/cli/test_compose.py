@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -194,7 +200,7 @@ def test_windows_line_ends_and_unicode_names_are_read(dpcalc: Run, tmp_path: Pat
         "\ufeffdelta: 1e-5\r\nmechanisms:\r\n- {type: gaussian, noise_multiplier: 2, name: 数}\r\n".encode()
     )
     assert dpcalc("compose", path, "-f", "json").json["details"]["mechanisms"][0]["name"] == "数"
-    path.write_bytes("delta: 1e-5\r\nmechanisms:\r\n- {type: gaussian,\r\n   noise_multiplier: x}\r\n".encode())
+    path.write_bytes(b"delta: 1e-5\r\nmechanisms:\r\n- {type: gaussian,\r\n   noise_multiplier: x}\r\n")
     assert "数.yaml:4: mechanisms[0].noise_multiplier" in dpcalc("compose", path).err
 
 
@@ -271,3 +277,31 @@ def test_the_example_specs_are_within_their_budgets(dpcalc: Run, name: str) -> N
     outcome = dpcalc("compose", ROOT / "examples" / name, "-f", "json")
     assert outcome.code == 0
     assert outcome.json["guarantee"] == "certified"
+
+
+def shell(command: str, folder: Path) -> int:
+    """Run a line as a shell would, with this interpreter's dpcalc."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        command, shell=True, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, check=False, timeout=120
+    ).returncode
+
+
+def test_the_shell_lines_of_the_page_run_one_after_the_other(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    page = (ROOT / "docs" / "compose.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```bash\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    for line in "".join(blocks).splitlines():
+        assert shell(line, tmp_path) == 0, line
+
+
+def test_the_budget_check_fails_over_its_budget() -> None:
+    assert shell("sh examples/budget-check.sh examples/mixed-release.yaml 0.5", ROOT) == 1
+    assert shell("sh examples/budget-check.sh examples/nowhere.yaml 3", ROOT) == 2
+
+
+def test_the_workflow_of_the_example_is_yaml_that_checks_a_budget() -> None:
+    workflow = yaml.safe_load((ROOT / "examples" / "budget-check.yml").read_text(encoding="utf-8"))
+    steps = workflow["jobs"]["budget"]["steps"]
+    assert any("--max-epsilon" in step.get("run", "") for step in steps)
