@@ -71,9 +71,7 @@ def main() -> None:
     parser.add_argument("--regularizations", type=float, nargs="+", default=[0.002, 0.004])
     arguments = parser.parse_args()
     data = load(arguments.data)
-    print(
-        "| algorithm | λ | epochs | train, paper | train, ours | test, paper | test, ours | ε, paper | ε, ours | bound |"
-    )
+    print("| algorithm | λ | epochs | train, paper | ours | test, paper | ours | ε, paper | ours | bound |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for algorithm in arguments.algorithms:
         for regularization in arguments.regularizations:
