@@ -45,9 +45,8 @@ class Composed:
         return np.maximum(self.grid.masses - (self.error + self.below + self.above), 0.0)
 
     def upper(self) -> Grid:
-        """As one distribution from above: what is below the window is moved up to it, what is above to +∞."""
+        """As one distribution from above, but for what is below the window (`below`); what is above goes to +∞."""
         masses = self.from_above()
-        masses[0] += self.below
         infinite = min(1.0, self.grid.infinite + self.beyond)
         return replace(self.grid, masses=masses, log_scale=self.grid.log_scale + self.log_slack, infinite=infinite)
 
@@ -141,7 +140,7 @@ class _Spectrum:
             values[:kept] = np.exp(self.log_product + 2j * np.pi * turns)
         values[~np.isfinite(values)] = 0.0  # a transform that is exactly zero somewhere
         size = np.exp(np.minimum(self.log_largest, 700.0))
-        wrong = 2 * float((size * np.minimum(self.sensitivity, 1.0)).sum()) / length
+        wrong = 2 * float((size * np.minimum(self.sensitivity, 2.0)).sum()) / length
         wrong += 2 * self.noise * (2 * float(size.sum()) / length) + 2 * float(np.exp(_LOG_NEGLIGIBLE))
         return np.fft.irfft(values, length), wrong
 
@@ -156,6 +155,7 @@ def _fold(grid: Grid, length: int) -> Floats:
 
 
 def _log_mean_exp(masses: Floats, exponents: Floats) -> float:
-    top = float(max(exponents[0], exponents[-1]))
-    mean = float(masses @ np.exp(exponents - top))
-    return top + float(np.log(mean)) if mean > 0 else 0.0
+    with np.errstate(divide="ignore"):
+        terms = np.log(masses) + exponents
+    top = float(terms.max())
+    return top + float(np.log(np.exp(terms - top).sum())) if top > -np.inf else -np.inf

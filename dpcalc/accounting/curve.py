@@ -15,11 +15,12 @@ _UNIT = 2.0**-53
 class Curve:
     """A bound on δ(ε) = Σ p (1 - e^{ε - loss})₊ at ε ≥ `reference`, from tilted masses, in constant time per ε.
 
-    `near` is the ε of the saddle point, `shift` a bound on how far all losses together may have been rounded.
+    `near` is the ε of the saddle point, `shift` a bound on how far all losses together may have been rounded, and
+    `lost` the tilted probability of paths that left the window of some block downwards and are in no mass.
     """
 
     def __init__(
-        self, composed: Composed, *, side: Literal["upper", "lower"], near: float, shift: float, steps: int
+        self, composed: Composed, *, side: Literal["upper", "lower"], near: float, shift: float, steps: int, lost: float
     ) -> None:
         grid = composed.grid
         self._grid, self._upper = grid, side == "upper"
@@ -32,6 +33,7 @@ class Curve:
         offsets = grid.step * (grid.start + np.arange(self._first, len(grid.masses))) - self.reference
         masses = composed.from_above() if self._upper else composed.from_below()
         self._rest = grid.infinite + (composed.beyond if self._upper else 0.0)
+        self._log_lost = _log_of_lost(lost + composed.below, grid.theta) if self._upper else -math.inf
         weights = masses[self._first :] * np.exp(-grid.theta * offsets)
         self._p = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
         self._q = np.append(np.cumsum((weights * np.exp(-offsets))[::-1])[::-1], 0.0)
@@ -40,14 +42,15 @@ class Curve:
         """δ at ε ≥ reference, never on the wrong side of the truth."""
         at = epsilon - self._shift
         k = max(math.floor(at / self._grid.step) + 1 - self._grid.start - self._first, 0)
+        log_factor = self._grid.log_scale - self._grid.theta * self.reference + self._log_slack
+        missed = math.exp(min(self._log_lost + log_factor - self._grid.theta * (at - self.reference), 0.0))
         if k >= len(self._p):
-            return min(1.0, self._rest * (1 + self._sign * 1e-14))
+            return min(1.0, (missed + self._rest) * (1 + self._sign * 1e-14))
         far = at - self.reference > 700.0  # then the upper bound keeps its first term only
         total = (float(self._p[k]) if self._upper else 0.0) if far else self._difference(at, k)
         total += self._sign * 4 * _UNIT * len(self._p) * float(self._p[k])
-        log_factor = self._grid.log_scale - self._grid.theta * self.reference + self._log_slack
         value = math.exp(min(math.log(total) + log_factor, 0.0)) if total > 0 else 0.0
-        return min(1.0, max(0.0, (value + self._rest) * (1 + self._sign * 1e-14)))
+        return min(1.0, max(0.0, (value + missed + self._rest) * (1 + self._sign * 1e-14)))
 
     def _difference(self, at: float, k: int) -> float:
         return float(self._p[k] - math.exp(at - self.reference) * self._q[k])
@@ -63,3 +66,14 @@ class Curve:
             middle = (low + high) / 2
             low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
         return high if self._upper else low
+
+
+def _log_of_lost(probability: float, theta: float) -> float:
+    """log of w·sup_x e^{-θx}(1 - e^{-x}): times e^{log_scale - θε}, what paths of tilted probability w add to δ(ε).
+
+    The supremum is θ^θ / (1+θ)^{1+θ}. Doubled, as w is relative to the true total and not to the computed one.
+    """
+    if probability == 0:
+        return -math.inf
+    decay = theta * math.log(theta) if theta > 0 else 0.0
+    return math.log(2 * probability) + decay - (1 + theta) * math.log1p(theta)

@@ -107,7 +107,7 @@ class LossDistribution:
         theta = min(saddle.theta, 2 / plan.step)
         log_spare = float(np.log(delta * _SPARE))
         grids: list[tuple[Grid, int]] = []
-        shift = 0.0
+        shift = lost = 0.0
         for pair, count in parts:
             size = plan.block(count)
             grid = self._discretised(pair, side, plan.step if size == 1 else plan.step / plan.factor, delta)
@@ -120,9 +120,11 @@ class LossDistribution:
                 if block_size:
                     pilot = self._block_pilot(pair, block_size)
                     window = pilot.window(theta, _LOG_BLOCK, log_spare - float(np.log(self.steps)))
-                    grids.append((_block(grid, block_size, window, side, plan), blocks))
+                    block, below = _block(grid, block_size, window, side, plan)
+                    grids.append((block, blocks))
+                    lost += blocks * below
         composed = compose_grids(grids, self.pilot.window(theta, LOG_OUTSIDE, log_spare))
-        return Curve(composed, side=side, near=saddle.epsilon, shift=shift, steps=self.steps)
+        return Curve(composed, side=side, near=saddle.epsilon, shift=shift, steps=self.steps, lost=lost)
 
     def _block_pilot(self, pair: Pair, size: int) -> Pilot:
         if (id(pair), size) not in self._pilots:
@@ -141,11 +143,11 @@ class LossDistribution:
         return replace(lower_grid(cells, step=step, first=first), infinite=sketch.infinite)
 
 
-def _block(grid: Grid, size: int, window: Window, side: Side, plan: Plan) -> Grid:
-    """`size` copies of a fine grid as one distribution on the coarse grid."""
+def _block(grid: Grid, size: int, window: Window, side: Side, plan: Plan) -> tuple[Grid, float]:
+    """`size` copies of a fine grid as one distribution on the coarse grid, and the tilted probability below it."""
     composed = compose_grids([(grid, size)], window)
     fine = composed.upper() if side == "upper" else composed.lower()
     cells, first = cells_of_grid(fine, factor=plan.factor)
     make = upper_grid if side == "upper" else lower_grid
     coarse = make(cells, step=plan.step, first=first, theta=grid.theta)
-    return replace(coarse, log_scale=fine.log_scale, infinite=fine.infinite).tilted(grid.theta)
+    return replace(coarse, log_scale=fine.log_scale, infinite=fine.infinite).tilted(grid.theta), composed.below
