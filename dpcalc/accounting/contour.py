@@ -70,6 +70,10 @@ def contour_through(parts: Parts, *, centre: float, deviation: float, width: flo
     Spacing 2π/W repeats the loss with period W: more than the width of nearly all of it, and at least 40 lengths 1/c of
     the factor 1/λ. The height is doubled until the integrand has died down.
     """
+    smooth_parts = [part for part in parts if not part[0].has_atoms()]
+    atomic_parts = [part for part in parts if part[0].has_atoms()]
+    if not smooth_parts:
+        return None
     spacing = 2 * np.pi / max(1.5 * width, 40 / centre)
     height = 9.0 / max(deviation, 1e-300)
     for _ in range(5):
@@ -77,13 +81,14 @@ def contour_through(parts: Parts, *, centre: float, deviation: float, width: flo
         if not 1 < count <= _MOST_POINTS:
             return None
         exponents = (centre + 1j * spacing * np.arange(count)).astype(np.complex128)
-        k = composed_log_mgf(parts, exponents)
-        if k is None or not np.isfinite(k[0]):
+        # Atoms never die down, so that the others have to; `count` times the last terms is about what is left out.
+        smooth = composed_log_mgf(smooth_parts, exponents)
+        atoms = composed_log_mgf(atomic_parts, exponents)
+        if smooth is None or atoms is None or not np.isfinite(smooth[0] + atoms[0]):
             return None
-        log_terms = k - np.log(exponents) - np.log(exponents + 1)
-        log_terms = np.where(np.isnan(log_terms), -np.inf, log_terms)
-        # Past the end the terms fall at least like 1/y², so that `count` times the last one bounds what is left out.
-        if log_terms[-1].real + np.log(count) < log_terms[0].real + np.log(ACCURACY) - 5:
-            return Contour(exponents, log_terms, spacing)
+        last = float(smooth[-(count // 3) - 1 :].real.max() - smooth[0].real)
+        if last + np.log(count) < np.log(ACCURACY) - 5:
+            log_terms = smooth + atoms - np.log(exponents) - np.log(exponents + 1)
+            return Contour(exponents, np.where(np.isnan(log_terms), -np.inf, log_terms), spacing)
         height *= 2
     return None

@@ -15,7 +15,7 @@ _MAGNITUDES = 10.0 ** np.arange(-15.0, 7.0, 0.08)
 _COARSE = np.concatenate((-_MAGNITUDES[::-1], [0.0], _MAGNITUDES))
 _SHARES = np.concatenate((np.geomspace(1e-9, 2e-3, 150), np.linspace(2e-3, 1.0, 500)[1:]))
 _MOST_PAIRS = 32
-_SCALES = np.geomspace(0.05, 100, 24)
+_SCALES = np.geomspace(1e-5, 100, 44)
 
 
 @dataclass(frozen=True)

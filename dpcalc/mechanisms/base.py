@@ -33,6 +33,10 @@ class Pair(Protocol):
         """log E_P[exp(λL)] at complex λ with Re λ > 0; None where no such transform is known or finite."""
         ...
 
+    def has_atoms(self) -> bool:
+        """Whether single losses have positive probability, so that the transform does not die down."""
+        ...
+
     def spacing(self) -> float | None:
         """The loss of which all atoms are multiples, for grids to be laid on; None if there are no such atoms."""
         ...

@@ -43,6 +43,9 @@ class BoundedRangePair:
         inside: Complexes = -np.expm1(-2 * rate * self.epsilon) / (2 * rate) / -np.expm1(-self.epsilon)
         return exponents * self.epsilon + np.log(inside)
 
+    def has_atoms(self) -> bool:
+        return False
+
     def spacing(self) -> float | None:
         """Where its density ends is no atom, but a grid that ends there too is tighter."""
         return self.epsilon

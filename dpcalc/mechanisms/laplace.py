@@ -41,6 +41,9 @@ class LaplacePair:
         inside: Complexes = (1 + np.exp(-twice * e)) / 2 + middle
         return exponents * e + np.log(inside)
 
+    def has_atoms(self) -> bool:
+        return True
+
     def spacing(self) -> float | None:
         return self.epsilon
 

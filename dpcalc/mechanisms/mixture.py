@@ -40,6 +40,9 @@ class MixturePair:
             return self._mixed_points(self.pair).log_mgf(exponents)
         return None
 
+    def has_atoms(self) -> bool:
+        return self.pair.has_atoms()
+
     def spacing(self) -> float | None:
         return self.pair.spacing() if self.rate == 1.0 else None
 
@@ -86,6 +89,9 @@ class SymmetrisedPair:
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:  # noqa: ARG002
         return None
+
+    def has_atoms(self) -> bool:
+        return True
 
     def spacing(self) -> float | None:
         return None

@@ -35,6 +35,9 @@ class GaussianPair:
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         return exponents * (1 + exponents) * (self.mu * self.mu / 2)
 
+    def has_atoms(self) -> bool:
+        return False
+
     def spacing(self) -> float | None:
         return None
 
@@ -66,6 +69,9 @@ class PointPair:
         summed: Complexes = np.log(np.exp(terms - top[..., None]).sum(axis=-1)) + top
         return summed
 
+    def has_atoms(self) -> bool:
+        return True
+
     def spacing(self) -> float | None:
         positive = self.losses[self.losses > 0]
         if not positive.size:
@@ -87,6 +93,9 @@ class ReversedPair:
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         return self.pair.log_mgf(-1 - exponents)
+
+    def has_atoms(self) -> bool:
+        return self.pair.has_atoms()
 
     def spacing(self) -> float | None:
         return self.pair.spacing()

@@ -72,14 +72,14 @@ lists = st.lists(st.tuples(mechanisms, st.integers(1, 300)), min_size=1, max_siz
 deltas = st.sampled_from([0.1, 1e-3, 1e-5, 1e-7])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(parts=lists, delta=deltas)
 def test_lower_estimate_and_upper_are_in_order(parts, delta):
     guarantee = compose(parts, delta=delta)
     assert 0 <= guarantee.epsilon_lower <= guarantee.epsilon_estimate <= guarantee.epsilon
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(parts=lists, extra=st.tuples(mechanisms, st.integers(1, 100)), delta=deltas)
 def test_more_mechanisms_never_lower_epsilon(parts, extra, delta):
     fewer, more = compose(parts, delta=delta), compose([*parts, extra], delta=delta)
