@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpcalc.cli.command import command
 from dpcalc.cli.options import Delta, number, parsed, whole
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Result, Section
+from dpcalc.guarantee import Result
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, parse_number
 from dpcalc.report import rounded_up
 
 if TYPE_CHECKING:
-    from dpcalc.hidden_state.analysis import Analysis
     from dpcalc.hidden_state.request import Request
     from dpcalc.hidden_state.schedule import Schedule
-    from dpcalc.hidden_state.sweep import Sweep
 
 _RUN = "The run"
 _LOSS = "The losses"
@@ -197,8 +195,9 @@ def sgd_bound(
     if target_epsilon is not None:
         return _solved(request, target_epsilon, unknown=_unknown(sigma, noise_multiplier))
     from dpcalc.hidden_state.analysis import analyse
+    from dpcalc.hidden_state.results import single_result
 
-    return _single(analyse(request))
+    return single_result(analyse(request))
 
 
 def _unknown(sigma: Noise | None, multiplier: Noise | None) -> str:
@@ -242,88 +241,28 @@ def _read_schedule(path: str) -> Schedule:
     return read_schedule(text, name=path)
 
 
-def _single(analysis: Analysis, *, solution: dict[str, Any] | None = None, headline: str = "") -> Result:
-    setting = analysis.setting
-    rows = tuple(
-        (
-            each.bound.name + (" (best)" if each is analysis.best else ""),
-            each.bound.theorem,
-            rounded_up(each.guarantee.mu if not each.bound.subsampled and each.bound.rho is None else None),
-            rounded_up(each.guarantee.epsilon),
-            "–" if each.bound.tau is None else str(each.bound.tau),
-            ", ".join(each.bound.conditions),
-        )
-        for each in analysis.evaluated
-    )
-    columns = ("bound", "theorem", "μ", f"ε at δ = {analysis.request.delta:g}", "τ", "holds for")
-    bounds = Section(title="Bounds that apply", columns=columns, rows=rows)
-    units = Section(
-        title="Units",
-        columns=("quantity", "value", "meaning"),
-        rows=(
-            ("σ", f"{setting.sigma:.6g}", "noise on the average gradient of a batch"),
-            ("z = bσ/L", f"{setting.noise_multiplier:.6g}", "noise multiplier relative to the replace-one sensitivity"),
-            ("L", f"{setting.sensitivity:.6g}", "sensitivity to replacing one record (clip C gives 2C)"),
-            ("c", f"{setting.contraction.factor:.9g}", "contraction of one step, max(|1-ηm|, |1-ηM|)"),
-            ("t", f"{setting.steps}", "steps"),
-        ),
-    )
-    return Result(
-        command="sgd-bound",
-        guarantee=analysis.guarantee,
-        details=analysis.details() | (solution or {}),
-        headline=headline,
-        sections=(bounds, units),
-    )
-
-
 def _swept(request: Request, swept: SweepText, plot: str | None) -> Result:
     from dpcalc.cli.progress import progress
-    from dpcalc.hidden_state.sweep import Sweep, records, run_sweep
+    from dpcalc.hidden_state.results import epsilon_curves, sweep_result
+    from dpcalc.hidden_state.sweep import Sweep, run_sweep
 
     try:
         sweep = Sweep.parse(swept.text)
     except ValueError as error:
         raise InputError(str(error), where="--sweep") from None
     with progress(f"Sweeping {sweep.name}", total=len(sweep.values)) as advance:
-        results = run_sweep(request, sweep, advance=advance)
-    rows = records(sweep, results)
-    _, worst = max(results, key=lambda result: result[1].epsilon)
+        result = sweep_result(sweep, run_sweep(request, sweep, advance=advance))
     if plot is not None:
-        _plot(sweep, rows, plot, request.delta)
-    shown = [column for column in rows[0] if column not in ("delta", "theorem")]
-    table = tuple(tuple(_cell(row[column]) for column in shown) for row in rows)
-    section = Section(title=f"ε against {sweep.name}", columns=tuple(shown), rows=table)
-    details = worst.details() | {
-        "sweep": [row | {"bounds": result.details()["bounds"]} for row, (_, result) in zip(rows, results, strict=True)]
-    }
-    return Result(
-        command="sgd-bound",
-        guarantee=worst.guarantee,
-        details=details,
-        headline=f"The guarantee shown is the largest ε of the sweep; each value of {sweep.name} has its own row.",
-        sections=(section,),
-        records=tuple(rows),
-    )
+        from dpcalc.plotting import plot_curves
 
-
-def _cell(value: Any) -> str:
-    return rounded_up(value) if isinstance(value, float) or value is None else str(value)
-
-
-def _plot(sweep: Sweep, rows: list[dict[str, Any]], path: str, delta: float) -> None:
-    from dpcalc.plotting import plot_curves
-
-    curves = {
-        column.removeprefix("epsilon "): [row[column] for row in rows]
-        for column in rows[0]
-        if column.startswith("epsilon ")
-    }
-    title = f"Last iterate, δ = {delta:g}"
-    plot_curves(path, x=list(sweep.values), curves=curves, x_label=sweep.name, y_label="ε", title=title)
+        title = f"Last iterate, δ = {request.delta:g}"
+        curves = epsilon_curves(result)
+        plot_curves(plot, x=sweep.values, curves=curves, x_label=sweep.name, y_label="ε", title=title)
+    return result
 
 
 def _solved(request: Request, target: float, *, unknown: str) -> Result:
+    from dpcalc.hidden_state.results import single_result
     from dpcalc.hidden_state.solve import MOST_STEPS, least_noise, longest_run
 
     if unknown == "steps":
@@ -331,11 +270,11 @@ def _solved(request: Request, target: float, *, unknown: str) -> Result:
         steps = analysis.setting.steps
         limit = " or more (the search stops there)" if steps >= MOST_STEPS // 2 else ""
         headline = f"The longest run within ε = {target:g} has {steps} steps{limit}."
-        return _single(analysis, solution={"solution": steps, "solved_for": "steps"}, headline=headline)
+        return single_result(analysis, solution={"solution": steps, "solved_for": "steps"}, headline=headline)
     analysis = least_noise(request, target=target, multiplier=unknown == "noise_multiplier")
     noise = analysis.setting.noise_multiplier if unknown == "noise_multiplier" else analysis.setting.sigma
     headline = f"The least noise within ε = {target:g} is {unknown.replace('_', ' ')} {rounded_up(noise)}."
-    return _single(analysis, solution={"solution": noise, "solved_for": unknown}, headline=headline)
+    return single_result(analysis, solution={"solution": noise, "solved_for": unknown}, headline=headline)
 
 
 app = sgd_bound

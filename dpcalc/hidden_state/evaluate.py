@@ -21,8 +21,6 @@ _UNITS = (
     "L bounds the distance between the gradients of any two records (twice a clipping norm)",
     "every step starts from the previous iterate, and only the last iterate is released",
 )
-
-
 _HOPELESS = 200.0  # an ε above which nobody looks closer
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dpcalc.errors import InputError
 from dpcalc.hidden_state.analysis import Analysis, analyse
 from dpcalc.hidden_state.request import Request
 from dpcalc.numbers import AT_LEAST_ONE, NON_NEGATIVE, POSITIVE, PROBABILITY, Range, parse_number
@@ -83,7 +84,10 @@ def run_sweep(
     """The analysis at each value, in order; `advance` is called after each."""
     found = []
     for value in sweep.values:
-        found.append((value, analyse(sweep.apply(request, value))))
+        try:
+            found.append((value, analyse(sweep.apply(request, value))))
+        except InputError as error:
+            raise InputError(str(error), where=f"--sweep {sweep.name}={value:g}") from None
         advance(1)
     return found
 
