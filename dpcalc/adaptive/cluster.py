@@ -69,16 +69,20 @@ def run_on_cluster(
         slabs = _slabs(_row_groups(log))
         partitions = max(_PARTITIONS_PER_WORKER * workers, _needed(slabs))
         results = client.compute(_graph(log, settings, slabs, partitions))
-        from distributed import as_completed
-
         try:
-            for _ in as_completed(results):
+            for _ in _completed(results):
                 advance(1)
             run = merged([partition.run for partition in client.gather(results)], settings)
         except Twice as twice:
             raise duplicate_error(log, *twice.args) from None
     finish_run(run, log)
     return run
+
+
+def _completed(results: list[Any]) -> Iterator[Any]:
+    from distributed import as_completed
+
+    yield from as_completed(results)  # type: ignore[no-untyped-call]
 
 
 @contextmanager
@@ -89,16 +93,14 @@ def _client(scheduler: str | None) -> Iterator[Any]:
         raise InputError('--engine dask needs Dask: pip install "dpcalc-budget[dask]"') from None
     if scheduler is not None:
         try:
-            client = Client(scheduler, timeout=20)
+            client = Client(scheduler, timeout=20)  # type: ignore[no-untyped-call]
         except (OSError, ValueError) as error:
             raise InputError(f"no Dask scheduler answers ({error})", where=f"--scheduler {scheduler}") from None
         with client:
             yield client
     else:
-        with (
-            LocalCluster(processes=True, threads_per_worker=1, dashboard_address=None) as cluster,
-            Client(cluster) as client,
-        ):
+        local = LocalCluster(processes=True, threads_per_worker=1, dashboard_address=None)  # type: ignore[no-untyped-call]
+        with local, Client(local) as client:  # type: ignore[no-untyped-call]
             yield client
 
 
@@ -141,7 +143,7 @@ def _needed(slabs: list[list[RowGroup]]) -> int:
 
 
 def _graph(log: LongLog, settings: Settings, slabs: list[list[RowGroup]], partitions: int) -> list[Any]:
-    from dask import delayed
+    from dask.delayed import delayed
 
     start = delayed(_start, pure=False)
     split, fold, pick = delayed(_split), delayed(_fold), delayed(_pick)

@@ -193,7 +193,7 @@ def _sum_costs(costs: Floats, total: Floats, rest: Floats) -> tuple[Floats, Floa
 
 
 def _sum_squares(block: NDArray[np.floating], total: Floats, rest: Floats, clip: float | None) -> tuple[Floats, Floats]:
-    """`_compensated` over the squares of all rows, without temporaries: the pass that large logs spend their time in."""
+    """`_compensated` over the squares of all rows, without temporaries: large logs spend their time here."""
     total, rest, following, increment = total.copy(), rest.copy(), np.empty_like(total), np.empty_like(total)
     for row in block:
         increment[:] = row

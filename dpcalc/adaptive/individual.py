@@ -1,4 +1,4 @@
-"""Each record's own loss in people's terms: its ε, quantiles over everybody, subgroups, and a fitted μ under sampling."""
+"""Each record's own loss in people's terms: its ε, quantiles over everybody, and a fitted μ under sampling."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FittedMu:
 
 
 def epsilons(run: Run, delta: float) -> Floats:
-    """Every record's ε at δ: exact for Gaussian steps, an upper bound for declared ρ and ε, approximate under sampling."""
+    """Every record's ε at δ: exact for Gaussian steps, an upper bound for declared ρ and ε, else approximate."""
     if run.moments is not None:
         return individual_epsilons(run.moments, delta)
     return _from_curve(

@@ -76,7 +76,8 @@ def _long(log: LongLog, settings: Settings, state: Path | None, advance: Advance
             ids.code(name)
         entries = _coded(log, ids, text_ids or any(isinstance(name, str) for name in ids.names))
         try:
-            _fold(log, run, ids, checked_order(entries) if in_order else sorted_on_disk(entries), state, advance)
+            ordered = checked_order(entries) if in_order else sorted_on_disk(entries)
+            _fold(log, ids, ordered, _Saver(run, state), advance)
             return run
         except TextIds:
             text_ids = True
@@ -89,10 +90,8 @@ def _coded(log: LongLog, ids: Identifiers, text_ids: bool) -> Iterator[Entries]:
         yield Entries(batch.steps, ids.codes(batch.ids), batch.values)
 
 
-def _fold(
-    log: LongLog, run: Run, ids: Identifiers, batches: Iterator[Entries], state: Path | None, advance: Advance
-) -> None:
-    saver = _Saver(run, state)
+def _fold(log: LongLog, ids: Identifiers, batches: Iterator[Entries], saver: _Saver, advance: Advance) -> None:
+    run = saver.run
     for steps, codes, values in batches:
         if not steps.size:
             continue
@@ -128,22 +127,21 @@ def finish_run(run: Run, log: Log) -> None:
     try:
         run.finish()
     except MissingStep as gap:
+        missing, following = gap.missing, gap.following
         where = log.source.name
         if isinstance(log, LongLog):
-            where = log.where(log.locate(lambda row: row.step == gap.following))
-        raise InputError(
-            f"step {gap.missing} is missing before step {gap.following}; steps must be numbered without gaps",
-            where=where,
-        ) from None
+            where = log.where(log.locate(lambda row: row.step == following))
+        words = f"step {missing} is missing before step {following}; steps must be numbered without gaps"
+        raise InputError(words, where=where) from None
 
 
 class _Saver:
     """Writes the state now and then, at the end of a step."""
 
     def __init__(self, run: Run, state: Path | None) -> None:
-        self._run, self._state, self._last = run, state, monotonic()
+        self.run, self._state, self._last = run, state, monotonic()
 
     def whole_step(self) -> None:
         if self._state is not None and monotonic() - self._last > _CHECKPOINT_SECONDS:
-            save_state(self._run, self._state)
+            save_state(self.run, self._state)
             self._last = monotonic()

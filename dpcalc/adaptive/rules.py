@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ Quantity = Literal["norm", "mu", "rho", "epsilon"]
 ROUNDING = 2.5e-13
 
 
-def storage_tolerance(dtype: np.dtype[np.generic]) -> float:
+def storage_tolerance(dtype: np.dtype[Any]) -> float:
     """How far a sum of squares of norms stored as `dtype` may be from the truth, relatively; never below ROUNDING."""
     if dtype.kind == "f" and dtype.itemsize < 8:
         return ROUNDING + 2 * float(np.finfo(dtype).eps)
@@ -77,7 +77,8 @@ class Rule:
     def spent(self, totals: Floats) -> Floats:
         """Sums of costs as people read them: μ (or its zCDP equivalent √2ρ), ρ for declared ρ and sampled RDP."""
         first = totals[0]
-        return np.sqrt(first) / self.scale if self.squares else first
+        spent: Floats = np.sqrt(first) / self.scale if self.squares else first
+        return spent
 
     @property
     def unit(self) -> str:
@@ -141,9 +142,11 @@ def rdp_rule(
     if len(rhos) not in (0, len(orders)):
         raise InputError(f"expected one --rho for each --order, got {len(rhos)} and {len(orders)}")
     _exactly_one(mu=mu, epsilon=epsilon, norm_budget=norm_budget, rho=tuple(rhos) or None)
-    common = {"kind": "rdp", "quantity": quantity, "scale": scale, "clip": clip, "tolerance": tolerance}
+    common: dict[str, Any] = {"kind": "rdp", "quantity": quantity, "scale": scale, "clip": clip, "tolerance": tolerance}
     if sampling_rate is not None or (quantity == "rho" and orders):
-        points = _order_points(orders, rhos, epsilon, delta, sampling_rate, scale, clip)
+        points = _order_points(
+            orders, rhos, epsilon, delta, sampling_rate=sampling_rate, noise_multiplier=clip and scale / clip
+        )
         if quantity == "rho" and len(points) > 1:
             raise InputError("a log of ρ is at one order: give one --order and one --rho")
         return _order_rule(points, epsilon is not None, sampling_rate, common)
@@ -151,7 +154,11 @@ def rdp_rule(
         rho = min(b / a for a, b in zip(orders, rhos, strict=True))
     elif epsilon is not None:
         target = _target(epsilon, delta)
-        found = [rho / a for a, rho in _order_points(orders, (), *target, None, scale, clip)] if orders else []
+        found = (
+            [rho / a for a, rho in _order_points(orders, (), *target, sampling_rate=None, noise_multiplier=None)]
+            if orders
+            else []
+        )
         rho = (found[0] if found else conversions.zcdp_rho(*target)) / (1 + 2 * tolerance) * (1 - 1e-15)
     elif norm_budget is not None:
         rho = _norm_limit(norm_budget, quantity) / (2 * scale * scale)
@@ -161,7 +168,7 @@ def rdp_rule(
         raise InputError("a log of ρ needs --order with --rho, or --epsilon with --delta")
     limit = rho if quantity == "rho" else norm_budget or 2 * rho * scale * scale
     notion = ZeroConcentratedDP(parameter=rho * (1 + 2 * tolerance) * (1 + 1e-15))
-    return Rule(limits=(limit,), notion=notion, **common)  # type: ignore[arg-type]
+    return Rule(limits=(limit,), notion=notion, **common)
 
 
 def dp_rule(*, epsilon: float, delta: float, quantity: Quantity = "epsilon", tolerance: float = ROUNDING) -> Rule:
@@ -203,9 +210,9 @@ def unlimited(
 
 
 def _order_rule(
-    points: Sequence[tuple[float, float]], inside: bool, sampling_rate: float | None, common: dict[str, object]
+    points: Sequence[tuple[float, float]], inside: bool, sampling_rate: float | None, common: Mapping[str, Any]
 ) -> Rule:
-    tolerance = float(common["tolerance"])  # type: ignore[arg-type]
+    tolerance = float(common["tolerance"])
     orders = tuple(order for order, _ in points)
     # A budget that was derived from (ε,δ) keeps the tolerance inside it; a stated one is widened by it.
     limits = tuple(rho / (1 + 2 * tolerance) * (1 - 1e-15) if inside else rho for _, rho in points)
@@ -213,7 +220,7 @@ def _order_rule(
     subsampled = None
     if sampling_rate is not None:
         subsampled = SubsampledRenyi(orders=orders, sampling_rate=sampling_rate)
-    return Rule(limits=limits, notion=notion, orders=orders, subsampled=subsampled, **common)  # type: ignore[arg-type]
+    return Rule(limits=limits, notion=notion, orders=orders, subsampled=subsampled, **common)
 
 
 def _order_points(
@@ -221,9 +228,9 @@ def _order_points(
     rhos: Sequence[float],
     epsilon: float | None,
     delta: float | None,
+    *,
     sampling_rate: float | None,
-    scale: float,
-    clip: float | None,
+    noise_multiplier: float | None,
 ) -> list[tuple[float, float]]:
     """Orders with their RDP budgets; for (ε,δ) the largest RDP that implies it, at the best order if none is given."""
     if rhos:
@@ -240,10 +247,10 @@ def _order_points(
                 f"no RDP at order {orders[0]:g} implies ε = {epsilon:g} at δ = {delta:g}; use a larger order"
             )
         return [(orders[0], rho)]
-    if clip is None or sampling_rate is None:
+    if noise_multiplier is None or sampling_rate is None:
         raise InputError("without --clip the best order is not known beforehand: give --order")
     grid = np.unique(np.concatenate([1 + np.geomspace(0.1, 1, 12), np.geomspace(2, 512, 60)]))
-    worst = gaussian_rdp(grid, scale / clip, sampling_rate)
+    worst = gaussian_rdp(grid, noise_multiplier, sampling_rate)
     budgets = _largest_rhos(grid, *target)
     best = int(np.argmax(budgets / worst))
     return [(float(grid[best]), float(budgets[best]))]

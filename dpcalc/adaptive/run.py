@@ -59,7 +59,7 @@ class Steps:
 
 
 class Run:
-    """The fold of a filter over a log. Feed it steps in order; continue it from a state; read the totals at any time."""
+    """The fold of a filter over a log. Feed it steps in order; continue it from a state; read totals at any time."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -152,12 +152,12 @@ class Run:
             self._rows(start, block)
             return
         squares = self._squares(block) if self.moments is not None else None
-        everybody = np.bincount(self._group_of, minlength=len(self.group_names)) if self.group_names else 0
+        everybody = np.bincount(self._group_of, minlength=len(self.group_names))[: len(self.group_names)]
         for row in range(len(block)):
             self.steps.active[start + row] = block.shape[1]
             self.steps.active_by_group[start + row] += everybody
         for records, out in self.filter.charge_block(block):
-            for row in np.flatnonzero(out.any(axis=1)):
+            for row in np.flatnonzero(out.any(axis=1)).tolist():
                 self.steps.active[start + row] -= int(out[row].sum())
                 if self.group_names:
                     left = self._group_of[records[out[row]]]

@@ -19,7 +19,8 @@ from dpcalc.accounting.subsampled_gaussian import log_mgf
 
 Floats = NDArray[np.float64]
 
-_FIRST_EDGE = 2.0**-10
+_PIECES_BELOW_ONE = 11
+_FIRST_EDGE = 2.0**-_PIECES_BELOW_ONE
 _DEGREES = (12, 24, 48, 96, 192)
 _WANTED = 1e-10
 _SAFETY = 4.0
@@ -59,10 +60,10 @@ def gaussian_rdp(orders: Floats, noise_multiplier: float, sampling_rate: float) 
 
 
 def piece_edges(largest: float) -> Floats:
-    """Upper edges of the pieces of u that reach `largest`: 4^-5, 4^-4, …"""
+    """Upper edges of the pieces of u that reach `largest`: 2^-11, 2^-10, …"""
     edges = [_FIRST_EDGE]
     while edges[-1] < largest:
-        edges.append(4 * edges[-1])
+        edges.append(2 * edges[-1])
     return np.array(edges)
 
 
@@ -72,10 +73,18 @@ def to_unit(squares: Floats, piece: int) -> Floats:
     return (2 * squares - (low + high)) / (high - low)
 
 
+def locate(squares: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """The piece of each u and its place there; u = 0 is at the start of the first piece."""
+    mantissas, exponents = np.frexp(squares)
+    pieces = exponents.astype(np.int64) + _PIECES_BELOW_ONE
+    inside: Floats = np.where(pieces > 0, 4 * mantissas - 3, 2 * squares / _FIRST_EDGE - 1)
+    return np.maximum(pieces, 0), inside
+
+
 def piece_range(piece: int) -> tuple[float, float]:
     """The values of u that a piece covers."""
-    high = _FIRST_EDGE * 4.0**piece
-    return (high / 4 if piece else 0.0), high
+    high = _FIRST_EDGE * 2.0**piece
+    return (high / 2 if piece else 0.0), high
 
 
 def piece_nodes(piece: int, count: int) -> Floats:

@@ -56,7 +56,7 @@ class EngineChoice(str, Enum):
 
 
 @command(example="dpcalc filter norms.npy --filter gdp --noise-multiplier 10 --clip 1 --epsilon 1 --delta 1e-5")
-def filter(  # noqa: A001, PLR0917 - named after the command
+def filter(
     log: Annotated[
         str,
         typer.Argument(help=".npy, .npz, .csv, .jsonl or .parquet, plain or compressed; - is stdin.", metavar="LOG"),
@@ -114,7 +114,7 @@ def filter(  # noqa: A001, PLR0917 - named after the command
     """Privacy filters and odometers on a log of gradient norms.
 
     Tells whether a run with adaptive choices stayed within its budget, when it must stop, who has to be left out of
-    which step, and what each person's own loss is. The guarantee is the budget, fixed beforehand, and not what was spent.
+    which step, and what each person's own loss is. The guarantee is the budget, fixed beforehand, not what was spent.
     """
     from dpcalc.adaptive import summary
     from dpcalc.adaptive.request import Request, carry_out

@@ -85,9 +85,10 @@ def test_the_loss_of_a_worker_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "log.parquet"
     write(path, np.arange(NORMS.size), group=20)
     local = carry_out(GDP, str(path))
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as running, distributed.Client(running) as client:
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as running,
+        distributed.Client(running) as client,
+    ):
         victim = next(iter(client.run(os.getpid).values()))
 
         def kill() -> None:

@@ -173,7 +173,7 @@ def test_sampling_needs_every_record_at_every_step(tmp_path: Path) -> None:
 
 def test_arrays_of_objects_are_never_unpickled(tmp_path: Path) -> None:
     np.save(tmp_path / "log.npy", np.array([[{}]], dtype=object), allow_pickle=True)
-    with pytest.raises(InputError, match="log.npy"):
+    with pytest.raises(InputError, match=r"log\.npy"):
         carry_out(REQUEST, str(tmp_path / "log.npy"))
 
 

@@ -118,7 +118,7 @@ def _streamed(source: Source, opener: Callable[[], Any]) -> DenseLog:
 def _header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(stream)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    return read(stream)  # type: ignore[no-any-return]
+    return read(stream)
 
 
 def _checked_shape(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> tuple[int, int]:

@@ -33,7 +33,8 @@ class Identifiers:
             return np.fromiter(map(self.code, ids), dtype=np.int64, count=len(ids))
         encoded = ids.dictionary_encode()
         words = np.fromiter(map(self.code, encoded.dictionary.to_pylist()), dtype=np.int64)
-        return words[encoded.indices.to_numpy(zero_copy_only=False)]
+        codes: Codes = words[encoded.indices.to_numpy(zero_copy_only=False)]
+        return codes
 
     def code(self, name: Any) -> int:
         """The code of one name."""

@@ -304,7 +304,7 @@ def _json_batches(log: LongLog, _text_ids: bool) -> Iterator[Batch]:
 # Parquet
 
 
-def _parquet(source: Source) -> Any:
+def _parquet() -> Any:
     try:
         from pyarrow import parquet
     except ImportError:
@@ -313,7 +313,7 @@ def _parquet(source: Source) -> Any:
 
 
 def _parquet_header(source: Source) -> tuple[str, ...]:
-    parquet = _parquet(source)
+    parquet = _parquet()
     try:
         return tuple(parquet.ParquetFile(source.files()[0]).schema_arrow.names)
     except Exception as error:  # pyarrow raises its own kinds for a damaged file
@@ -323,7 +323,7 @@ def _parquet_header(source: Source) -> tuple[str, ...]:
 def _parquet_tables(log: LongLog) -> Iterator[Any]:
     import pyarrow as pa
 
-    parquet = _parquet(log.source)
+    parquet = _parquet()
     names = [name for name in (log.columns.step, log.columns.id, log.columns.value) if name is not None]
     for path in log.source.files():
         try:

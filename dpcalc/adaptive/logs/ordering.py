@@ -77,7 +77,11 @@ def _merged(runs: list[Entries], first: int, last: int) -> Entries:
     parts = []
     for run in runs:
         low, high = np.searchsorted(run.steps, first, side="left"), np.searchsorted(run.steps, last, side="right")
-        parts.append(Entries(*(np.asarray(array[low:high]) for array in run)))
-    joined = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-    order = np.argsort(joined[0], kind="stable")
-    return Entries(*(array[order] for array in joined))
+        parts.append(Entries(run.steps[low:high], run.codes[low:high], run.values[low:high]))
+    joined = Entries(
+        np.concatenate([part.steps for part in parts]),
+        np.concatenate([part.codes for part in parts]),
+        np.concatenate([part.values for part in parts]),
+    )
+    order = np.argsort(joined.steps, kind="stable")
+    return Entries(joined.steps[order], joined.codes[order], joined.values[order])

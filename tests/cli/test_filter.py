@@ -1,0 +1,165 @@
+"""`dpcalc filter`: the contract's fields, exit codes and files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+NORMS = np.random.default_rng(0).random((25, 40))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    np.save(tmp_path / "norms.npy", NORMS)
+    return tmp_path / "norms.npy"
+
+
+def test_the_fields_of_the_contract(dpcalc, log: Path) -> None:
+    result = dpcalc("filter", log, "--filter", "gdp", "--sigma", 2, "--mu", 1, "--delta", "1e-5", "-f", "json")
+    document, details = result.json, result.json["details"]
+    assert result.code == 0
+    assert document["mu"] == pytest.approx(1, rel=1e-11)
+    assert document["epsilon"] == pytest.approx(4.37717810, abs=5e-8)  # published ε of 1-GDP at δ = 1e-5
+    assert (document["guarantee"], document["adjacency"]) == ("certified", "add-remove")
+    assert (details["steps"], details["individuals"], details["halt_step"]) == (25, 40, None)
+    assert len(details["active_per_step"]) == 25
+    assert details["active_per_step"][0] == 40
+    assert details["dropped_records"] == 40
+    assert len(details["spent"]) == len(details["individual_epsilon"]) == 6
+    assert details["spent"][-1] <= document["mu"]
+    assert details["individual_epsilon"][-1] <= document["epsilon"]
+
+
+def test_the_result_feeds_back_to_compose(dpcalc, log: Path, tmp_path: Path) -> None:
+    for budget in (["gdp", "--mu", 0.7], ["rdp", "--norm-budget", 2], ["rdp", "--order", 8, "--rho", 0.5]):
+        saved = tmp_path / "result.json"
+        dpcalc("filter", log, "--sigma", 2, "--delta", "1e-5", "-f", "json", "-o", saved, "--filter", *budget)
+        again = dpcalc("compose", saved, "--delta", "1e-5", "-f", "json").json
+        assert again["epsilon"] == pytest.approx(json.loads(saved.read_text())["epsilon"], rel=1e-9)
+
+
+def test_limits_are_checked_against_the_budget_and_not_what_was_spent(dpcalc, log: Path) -> None:
+    command = ["filter", log, "--filter", "gdp", "--sigma", 2000, "--epsilon", 1, "--delta", "1e-5"]
+    assert dpcalc(*command, "--max-epsilon", 1).code == 0
+    assert dpcalc(*command, "--max-epsilon", 0.9).code == 1
+
+
+def test_norms_above_the_clip_are_clipped_and_counted(dpcalc, log: Path) -> None:
+    command = ["filter", log, "--filter", "gdp", "--noise-multiplier", 4, "--clip", 0.5, "--norm-budget", 25 * 0.25]
+    result = dpcalc(*command, "-f", "json")
+    assert result.json["details"]["dropped_records"] == 0
+    assert any(line.startswith(f"{(NORMS > 0.5).sum()} norms above the clip") for line in result.json["warnings"])
+
+
+def test_the_gdp_filter_refuses_sampling_and_says_why(dpcalc, log: Path) -> None:
+    result = dpcalc("filter", log, "--filter", "gdp", "--sigma", 2, "--mu", 1, "--sample-rate", 0.01)
+    assert result.code == 2
+    assert "without sampling" in result.err
+
+
+def test_the_rdp_filter_under_sampling_is_certified_and_its_individual_epsilon_is_not(dpcalc, log: Path) -> None:
+    options = ["--noise-multiplier", 1, "--clip", 1, "--sample-rate", 0.05, "--epsilon", 0.8, "--delta", "1e-5"]
+    document = dpcalc("filter", log, "--filter", "rdp", *options, "-f", "json").json
+    assert document["guarantee"] == "certified"
+    assert document["epsilon"] <= 0.8
+    assert document["mechanisms"][0]["type"] == "rdp"
+    assert document["details"]["individual_epsilon_kind"] == "approximate"
+    assert document["details"]["individual_epsilon"][-1] <= 0.8 * 1.01
+    assert document["details"]["fitted_mu"]["kind"] == "approximate"
+
+
+def test_a_global_list_halts_at_its_step(dpcalc) -> None:
+    lines = "step,mu\n" + "".join(f"{step},0.01\n" for step in range(1, 601))
+    options = ["--filter", "gdp", "--scope", "global", "--epsilon", 0.8157, "--delta", "1e-5", "-f", "json"]
+    document = dpcalc("filter", "-", *options, stdin=lines).json
+    assert document["details"]["halt_step"] == 496
+    assert sum(document["details"]["active_per_step"]) == 495
+    bare = dpcalc("filter", "-", *options, stdin="0.01\n" * 600).json
+    assert bare["details"]["halt_step"] == 495
+
+
+def test_the_dp_filter_takes_epsilons(dpcalc) -> None:
+    options = ["--filter", "dp", "--scope", "global", "--epsilon", 1, "--delta", "1e-6", "-f", "json"]
+    document = dpcalc("filter", "-", *options, stdin="epsilon\n" + "0.01\n" * 600).json
+    # ½Σε² ≤ B*, and the closed form of Theorem 4.9 gives B* ≥ 0.0174689, so at least 349 steps.
+    assert sum(document["details"]["active_per_step"]) >= 349
+    assert document["epsilon"] <= 1
+
+
+def test_an_odometer_tells_its_stopping_times(dpcalc) -> None:
+    options = ["--filter", "rdp", "--scope", "global", "--order", 2, "--odometer", 1, "-f", "json"]
+    document = dpcalc("filter", "-", *options, stdin="step,rho\n1,.4\n2,.4\n3,.4\n4,.4\n5,.4\n").json
+    assert document["details"]["odometer"]["stopping_times"] == [2, 4, 5]
+    assert document["details"]["odometer"]["loss"] == pytest.approx([1, 2, 3])
+    assert document["epsilon"] is None
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.parquet"])
+def test_the_per_individual_file_says_that_it_is_sensitive(dpcalc, log: Path, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    options = ["--filter", "gdp", "--sigma", 2, "--mu", 1, "--delta", "1e-5", "--per-individual", path]
+    result = dpcalc("filter", log, *options)
+    assert "SENSITIVE" in result.err
+    if name.endswith("csv"):
+        mark, header, *rows = path.read_text().splitlines()
+        assert "SENSITIVE" in mark
+        assert header == "id,steps_active,spent,epsilon"
+        assert [row.split(",")[0] for row in rows] == [str(i) for i in range(40)]
+    else:
+        table = pytest.importorskip("pyarrow.parquet").read_table(path)
+        assert b"SENSITIVE" in table.schema.metadata[b"sensitivity"]
+        assert table.num_rows == 40
+
+
+def test_groups_have_their_own_counts(dpcalc, log: Path, tmp_path: Path) -> None:
+    groups = tmp_path / "groups.csv"
+    groups.write_text("id,group\n" + "".join(f"{i},{'odd' if i % 2 else 'even'}\n" for i in range(40)))
+    options = ["--filter", "gdp", "--sigma", 2, "--mu", 1, "--delta", "1e-5", "--groups", groups]
+    details = dpcalc("filter", log, *options, "-f", "json").json["details"]
+    both = np.array([details["groups"][name]["active_per_step"] for name in ("even", "odd")])
+    assert both.sum(axis=0).tolist() == details["active_per_step"]
+    assert "Subgroups" in dpcalc("filter", log, *options).out
+    groups.write_text("id,group\n0,a\n")
+    refused = dpcalc("filter", log, *options)
+    assert refused.code == 2
+    assert "individual 1 is in no group" in refused.err
+
+
+def test_a_state_gives_the_same_answer_twice(dpcalc, log: Path, tmp_path: Path) -> None:
+    command = ["filter", log, "--filter", "gdp", "--sigma", 2, "--mu", 1, "-f", "json"]
+    plain = dpcalc(*command).json
+    first = dpcalc(*command, "--state", tmp_path / "state")
+    second = dpcalc(*command, "--state", tmp_path / "state")
+    assert plain == first.json == second.json
+    assert "25 steps had been counted" in second.err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--filter", "gdp", "--sigma", 2], "exactly one budget"),
+        (["--filter", "gdp", "--mu", 1], "--sigma"),
+        (["--filter", "gdp", "--noise-multiplier", 2, "--mu", 1], "--clip"),
+        (["--filter", "gdp", "--sigma", 2, "--epsilon", 1], "--delta"),
+        (["--filter", "gdp", "--sigma", "nan", "--mu", 1], "number in"),
+        (["--filter", "gdp", "--sigma", 2, "--mu", -1], "number in"),
+        (["--filter", "rdp", "--sigma", 2, "--rho", 1], "--order"),
+        (["--filter", "gdp", "--sigma", 2, "--mu", 1, "--scope", "global"], "one parameter for each step"),
+        (["--filter", "dp", "--sigma", 2, "--mu", 1], "--epsilon with --delta"),
+        (["--filter", "gdp", "--sigma", 2, "--mu", 1, "--engine", "dask"], "Parquet"),
+        (["--filter", "nothing"], "gdp"),
+    ],
+)
+def test_contradictions_end_with_two(dpcalc, log: Path, options: list[object], words: str) -> None:
+    result = dpcalc("filter", log, *options)
+    assert result.code == 2
+    assert words in result.err
+
+
+def test_a_missing_file_ends_with_two(dpcalc) -> None:
+    result = dpcalc("filter", "nowhere.npy", "--filter", "gdp", "--sigma", 1, "--mu", 1)
+    assert result.code == 2
+    assert "nowhere.npy" in result.err
