@@ -16,7 +16,7 @@ from dpcalc.hidden_state.request import Request
 from dpcalc.hidden_state.setting import Setting
 from dpcalc.hidden_state.stochastic import central_limit_mu, most_promising
 
-_COARSE = 5e-3  # relative precision of the bounds that are only there for comparison
+_COARSE = 1e-3  # relative precision of the bounds that are only there for comparison
 _NO_PRIVACY = 1e6  # a μ beyond which the central limit has nothing to say
 
 
@@ -84,7 +84,7 @@ class Analysis:
         return found
 
 
-def analyse(request: Request, *, tolerance: float = 5e-4, only_best: bool = False) -> Analysis:
+def analyse(request: Request, *, tolerance: float = 1e-4, only_best: bool = False) -> Analysis:
     """Every bound for the request, with certified ε at its δ; `only_best` certifies the most promising one alone."""
     setting = request.setting()
     if request.schedule is not None:

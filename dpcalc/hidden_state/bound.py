@@ -17,7 +17,8 @@ class Subsampled:
 class Bound:
     """G(μ) ⊗ C_p(G(μ_1))^{⊗k_1} ⊗ …, a bound on what the last iterate tells; ρ-zCDP where that is what is known.
 
-    Without `subsampled` parts the bound is plain μ-GDP. `conditions` are the preconditions, all of them checked.
+    Without `subsampled` parts the bound is plain μ-GDP. `conditions` are the preconditions, all of them checked;
+    `optimal` says that some losses attain the bound, `constant` that step size and noise do not change along the run.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Bound:
     rho: float | None = None
     tau: int | None = None
     optimal: bool = False
+    constant: bool = True
 
 
 COMPOSITION = "composition"

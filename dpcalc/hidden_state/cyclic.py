@@ -140,14 +140,14 @@ def prior_rdp(setting: Setting) -> Bound:
 
 
 def lower_bound(setting: Setting) -> float | None:
-    """The μ of quadratic losses of curvature m (Theorem C.17): no valid bound without constraints is below it."""
+    """The μ of quadratic losses of curvature m for a record used in the last step (Theorem C.17 for whole epochs).
+
+    No valid bound without constraints is below it; None where the theorem does not apply.
+    """
     if setting.diameter is not None or not gradient_descent.is_tight(setting):
         return None
-    contraction, length, uses = setting.contraction, setting.batches, setting.steps // setting.batches
-    if uses == 0:
-        return 0.0
-    distance = contraction.strided_sum(uses, length)
-    return setting.step_mu * float(distance) / math.sqrt(contraction.squared_sum(length * uses)) / ROUND_UP
+    distance = setting.contraction.strided_sum(setting.epochs, setting.batches)
+    return setting.step_mu * float(distance) / math.sqrt(setting.contraction.squared_sum(setting.steps)) / ROUND_UP
 
 
 def bounds(setting: Setting) -> list[Bound]:

@@ -90,7 +90,7 @@ def _gaussian_guarantee(setting: Setting, bound: Bound, delta: float) -> Guarant
     mu = bound.mu
     epsilon = float(conversions.gdp_epsilon(mu, delta))
     exact = bound.optimal and setting.diameter is None
-    lowest = mu if exact else cyclic.lower_bound(setting) if setting.algorithm != "sgd" else None
+    lowest = mu if exact else cyclic.lower_bound(setting) if bound.constant and setting.algorithm != "sgd" else None
     lower = None if lowest is None else min(epsilon, float(conversions.gdp_epsilon(lowest, delta)))
     return Guarantee(
         status="certified",

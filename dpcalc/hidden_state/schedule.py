@@ -142,7 +142,11 @@ def bounds(setting: Setting, schedule: Schedule, delta: float) -> list[Bound]:
     padded = np.append(step_mus, np.zeros(-len(step_mus) % length)).reshape(-1, length)
     composed = math.sqrt(float(padded.sum(axis=0).max())) * _rounding(setting.steps)
     theorem = "Bok et al., Theorem 4.1" if length == 1 else "Bok et al., Theorem 4.4"
-    found = [Bound(name=COMPOSITION, theorem=f"{theorem}, step by step", conditions=("any loss",), mu=composed)]
+    found = [
+        Bound(
+            name=COMPOSITION, theorem=f"{theorem}, step by step", conditions=("any loss",), mu=composed, constant=False
+        )
+    ]
     energy, tau = max(_energy_of_record(setting, course, first) for first in range(length))
     conditions = ["convex" if setting.strong_convexity in (None, 0) else "m-strongly convex", "M-smooth"]
     conditions.append("every η ≤ 2/M")
@@ -155,6 +159,7 @@ def bounds(setting: Setting, schedule: Schedule, delta: float) -> list[Bound]:
             conditions=tuple(conditions),
             mu=math.sqrt(energy) * _rounding(setting.steps),
             tau=tau,
+            constant=False,
         )
     )
     return found

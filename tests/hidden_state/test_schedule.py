@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from dpcalc.errors import InputError
 from dpcalc.hidden_state import cyclic, gradient_descent, schedule
+from dpcalc.hidden_state.analysis import analyse
 from dpcalc.hidden_state.bound import Bound
+from dpcalc.hidden_state.request import Request
 from dpcalc.hidden_state.setting import Setting
 
 
@@ -145,3 +147,20 @@ def test_one_sided_shifts_on_a_constant_schedule_are_the_closed_form(m, diameter
     energy = (c**r * distance) ** 2 / sum(c ** (2 * k) for k in range(r))
     alpha = 1 / math.sqrt(1 - 1 / beta**2)
     assert bound.mu == pytest.approx(alpha * math.sqrt(energy) / setting.noise, rel=1e-8)
+
+
+def test_a_schedule_claims_no_lower_bound_that_only_constant_runs_have() -> None:
+    plan = schedule.read_schedule("step,lr,sigma\n1,0.5,1\n50,0.1,4\n", name="s.csv")
+    request = Request(
+        algorithm="gd",
+        sensitivity=1.0,
+        n=10,
+        steps=100,
+        strong_convexity=0.1,
+        smoothness=1.0,
+        schedule=plan,
+        delta=1e-5,
+    )
+    guarantee = analyse(request).guarantee
+    assert guarantee.epsilon_lower is None
+    assert guarantee.mu_kind == "upper"
