@@ -33,7 +33,9 @@ class Curve:
         offsets = grid.step * (grid.start + np.arange(self._first, len(grid.masses))) - self.reference
         masses = composed.from_above() if self._upper else composed.from_below()
         self._rest = grid.infinite + (composed.beyond if self._upper else 0.0)
-        self._log_lost = _log_of_lost(lost + composed.below, grid.theta) if self._upper else -math.inf
+        # Losses below the window count at an ε that is below it too.
+        self._log_lost = _log_of_lost(lost, grid.theta) if self._upper else -math.inf
+        self._log_lost_below = _log_of_lost(lost + composed.below, grid.theta) if self._upper else -math.inf
         weights = masses[self._first :] * np.exp(-grid.theta * offsets)
         self._p = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
         self._q = np.append(np.cumsum((weights * np.exp(-offsets))[::-1])[::-1], 0.0)
@@ -43,7 +45,8 @@ class Curve:
         at = epsilon - self._shift
         k = max(math.floor(at / self._grid.step) + 1 - self._grid.start - self._first, 0)
         log_factor = self._grid.log_scale - self._grid.theta * self.reference + self._log_slack
-        missed = math.exp(min(self._log_lost + log_factor - self._grid.theta * (at - self.reference), 0.0))
+        log_lost = self._log_lost if at >= self._grid.step * self._grid.start else self._log_lost_below
+        missed = math.exp(min(log_lost + log_factor - self._grid.theta * (at - self.reference), 0.0))
         if k >= len(self._p):
             return min(1.0, (missed + self._rest) * (1 + self._sign * 1e-14))
         far = at - self.reference > 700.0  # then the upper bound keeps its first term only
