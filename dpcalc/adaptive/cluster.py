@@ -252,7 +252,7 @@ def _merge_steps(whole: Run, runs: list[Run]) -> None:
 
 def _merged_moments(parts: list[LossMoments]) -> LossMoments:
     total = sum(part.individuals for part in parts)
-    joined = LossMoments(parts[0].sampling_rate, total)
+    joined = LossMoments(parts[0].sampling_rate, total, anchor=parts[0].anchor)
     for piece in sorted({piece for part in parts for piece in part.pieces}):
         degree = next(part.pieces[piece].shape[0] for part in parts if piece in part.pieces)
         empty = [np.zeros((degree, part.individuals)) for part in parts]

@@ -29,7 +29,7 @@ Complexes = NDArray[np.complex128]
 DEGREE = 12
 # ε is widened by this much: above what certified composition adds at its default tolerance, so the two never disagree.
 MARGIN = 2e-3
-_BUCKET_RATIO = 1.8
+_ABSCISSAS = (0.2, 3000.0, 25)  # shared by all records: each uses the one nearest its saddle point
 _ALIASING = 1e-6
 _TAIL = 2e-4
 _FEWEST_NODES = 24
@@ -41,11 +41,15 @@ _DIRECTIONS: tuple[Direction, Direction] = ("remove", "add")
 
 @dataclass
 class LossMoments:
-    """Running sums Σ u·T_k(u) of every record, for each piece of u that has occurred."""
+    """Running sums Σ u·T_k(u) of every record, for each piece of u that has occurred.
+
+    Pieces end at `anchor`, best the largest u there is: K rises steeply soon beyond the u that matter.
+    """
 
     sampling_rate: float
     individuals: int = 0
     pieces: dict[int, Floats] = field(default_factory=dict)
+    anchor: float = 1.0
 
     def grow(self, individuals: int) -> None:
         """Make room for records that appear for the first time."""
@@ -65,7 +69,7 @@ class LossMoments:
 
     def _add(self, block: Floats, records: NDArray[np.int64]) -> None:
         columns = np.broadcast_to(np.arange(records.size), block.shape).ravel()
-        pieces, x = locate(block.ravel())
+        pieces, x = locate(block.ravel() / self.anchor)
         found = np.bincount(pieces)
         count = records.size * found.size
         sums = _chebyshev_sums(block.ravel(), x, columns + records.size * pieces, count)
@@ -78,7 +82,7 @@ class LossMoments:
     def select(self, records: NDArray[np.int64]) -> LossMoments:
         """The sums of some records only."""
         chosen = {piece: sums[:, records] for piece, sums in self.pieces.items()}
-        return LossMoments(self.sampling_rate, len(records), chosen)
+        return LossMoments(self.sampling_rate, len(records), chosen, self.anchor)
 
 
 def _chebyshev_sums(weight: Floats, x: Floats, columns: NDArray[np.int64], count: int) -> Floats:
@@ -104,7 +108,7 @@ class _Contour:
 
     def __init__(self, moments: LossMoments, direction: Direction) -> None:
         self._moments, self._direction = moments, direction
-        self._abscissas = _BUCKET_RATIO ** np.arange(math.log(0.2, _BUCKET_RATIO), math.log(3e3, _BUCKET_RATIO))
+        self._abscissas = np.geomspace(*_ABSCISSAS)
 
     def epsilons(self, delta: float) -> Floats:
         total = sum((sums[0] for sums in self._moments.pieces.values()), np.zeros(self._moments.individuals))
@@ -131,9 +135,8 @@ class _Contour:
         bound = np.where(np.isfinite(bound), bound, np.inf)
         place = np.argmin(bound, axis=1)
         rows = np.arange(records.size)
-        exponent = np.round(np.log(c[place]) / math.log(_BUCKET_RATIO))
         gaussian = np.sqrt(2 * np.maximum(sums.real[rows, place], 0.0) / (c * (1 + c))[place])
-        return _BUCKET_RATIO**exponent, np.maximum(bound[rows, place], 0.0), gaussian
+        return c[place], np.maximum(bound[rows, place], 0.0), gaussian
 
     def _nodes(self, abscissa: float, records: NDArray[np.int64], spread: Floats, delta: float) -> Complexes:
         """λ = c + iy, so fine that aliases are negligible and so far out that the rest is, for these records."""
@@ -191,7 +194,7 @@ class _Contour:
         errors = np.zeros((records.size, exponents.size))
         for piece, sums in self._moments.pieces.items():
             coefficients, error = _slopes(
-                tuple(exponents.tolist()), self._moments.sampling_rate, self._direction, piece
+                tuple(exponents.tolist()), self._moments.sampling_rate, self._direction, piece, self._moments.anchor
             )
             chosen = sums[:, records].T
             values += chosen @ coefficients
@@ -200,12 +203,14 @@ class _Contour:
 
 
 @lru_cache(maxsize=128)
-def _slopes(exponents: tuple[complex, ...], rate: float, direction: Direction, piece: int) -> tuple[Complexes, Floats]:
+def _slopes(
+    exponents: tuple[complex, ...], rate: float, direction: Direction, piece: int, anchor: float
+) -> tuple[Complexes, Floats]:
     """Chebyshev coefficients of K(λ; u)/u on a piece, for each λ, and the error measured between the nodes."""
     nodes = piece_nodes(piece, DEGREE + 1)
     low, high = piece_range(piece)
     between = low + (high - low) * np.array([0.005, 0.35, 0.8])
-    squares = np.concatenate([nodes, between])
+    squares = anchor * np.concatenate([nodes, between])
     order = np.argsort(squares)
     found = log_mgf(np.array(exponents), 1 / np.sqrt(squares), rate, direction).astype(np.complex128)
     # K is continuous in u: undo the jumps of the principal logarithm.

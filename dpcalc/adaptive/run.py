@@ -68,7 +68,9 @@ class Run:
         if settings.odometer is not None:
             self.odometer = Odometer(settings.rule, width=settings.odometer)
         rate = settings.sampling_rate
-        self.moments = None if rate is None else LossMoments(rate)
+        rule = settings.rule
+        largest = 1.0 if rule.clip is None else (rule.clip / rule.scale) ** 2
+        self.moments = None if rate is None else LossMoments(rate, anchor=largest)
         self.steps = Steps()
         self.halt_step: int | None = None
         self.clipped_values = 0

@@ -74,10 +74,11 @@ def to_unit(squares: Floats, piece: int) -> Floats:
 
 
 def locate(squares: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """The piece of each u and its place there; u = 0 is at the start of the first piece."""
+    """The piece of each u and its place there; an edge belongs to the piece below it."""
     mantissas, exponents = np.frexp(squares)
-    pieces = exponents.astype(np.int64) + _PIECES_BELOW_ONE
-    inside: Floats = np.where(pieces > 0, 4 * mantissas - 3, 2 * squares / _FIRST_EDGE - 1)
+    edge = mantissas == 0.5
+    pieces = exponents.astype(np.int64) + _PIECES_BELOW_ONE - edge
+    inside: Floats = np.where(pieces > 0, np.where(edge, 1.0, 4 * mantissas - 3), 2 * squares / _FIRST_EDGE - 1)
     return np.maximum(pieces, 0), inside
 
 
