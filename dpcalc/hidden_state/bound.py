@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,7 @@ class Bound:
     subsampled: tuple[Subsampled, ...] = ()
     rho: float | None = None
     tau: int | None = None
+    tau_unit: Literal["steps", "epochs"] = "steps"
     optimal: bool = False
     constant: bool = True
 

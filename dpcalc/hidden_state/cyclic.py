@@ -69,6 +69,7 @@ def constrained(setting: Setting) -> Bound | None:
         conditions=("convex", "M-smooth", "0 ≤ η ≤ 2/M", "projection onto a convex set of diameter D", "b divides n"),
         mu=value,
         tau=setting.epochs - epochs,
+        tau_unit="epochs",
     )
 
 

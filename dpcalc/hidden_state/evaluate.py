@@ -41,6 +41,7 @@ class Evaluated:
             "rho": guarantee.rho if bound.rho is not None else None,
             "epsilon": guarantee.epsilon,
             "tau": bound.tau,
+            "tau_unit": None if bound.tau is None else bound.tau_unit,
             "conditions": list(bound.conditions),
             "guarantee": guarantee.status,
             "accountant": guarantee.accountant,

@@ -22,7 +22,7 @@ def single_result(analysis: Analysis, *, solution: Mapping[str, Any] | None = No
             each.bound.theorem,
             rounded_up(each.guarantee.mu if not each.bound.subsampled and each.bound.rho is None else None),
             rounded_up(each.guarantee.epsilon),
-            "–" if each.bound.tau is None else str(each.bound.tau),
+            "–" if each.bound.tau is None else f"{each.bound.tau} {each.bound.tau_unit}",
             ", ".join(each.bound.conditions),
         )
         for each in analysis.evaluated
