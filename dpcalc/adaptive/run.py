@@ -120,13 +120,12 @@ class Run:
         consumed = self._consumed(step)
         if not consumed and (not self.steps.labels or step > self.steps.labels[-1]):
             self.steps.begin(step, len(self.group_names))
-        self._check_duplicates(step, codes)
+        everybody = codes.size == self.individuals and np.array_equal(codes, np.arange(codes.size))
+        who: Who = EVERYBODY if everybody else codes
+        self._check_duplicates(step, codes, everybody)
         if consumed:
             self._see(step, codes.size, float(values.sum()))
             return
-        who: Who = codes
-        if codes.size == self.individuals and codes[0] == 0 and np.array_equal(codes, np.arange(codes.size)):
-            who = EVERYBODY
         self.present[who] += 1
         self.steps.present[-1] += codes.size
         self.steps.value_sums[-1] += float(values.sum())
@@ -202,15 +201,15 @@ class Run:
         if clip is not None and float(values.max(initial=0.0)) > clip:
             self.clipped_values += int((values > clip * (1 + self.settings.rule.tolerance)).sum())
 
-    def _check_duplicates(self, step: int, codes: Integers) -> None:
-        last = self._last_step[codes]
-        twice = last == step
-        self._last_step[codes] = np.arange(codes.size)
-        inside = self._last_step[codes] != np.arange(codes.size)
-        self._last_step[codes] = step
-        again = np.flatnonzero(twice | inside)
-        if again.size:
-            raise Duplicate(step, int(codes[again[0]]))
+    def _check_duplicates(self, step: int, codes: Integers, everybody: bool) -> None:
+        again = (self._last_step if everybody else self._last_step[codes]) == step
+        if not everybody:
+            # A record that is there twice keeps only the second mark.
+            self._last_step[codes] = np.arange(codes.size)
+            again |= self._last_step[codes] != np.arange(codes.size)
+        if again.any():
+            raise Duplicate(step, int(codes[np.argmax(again)]))
+        self._last_step[EVERYBODY if everybody else codes] = step
 
     # Continuing a log
 

@@ -156,8 +156,9 @@ def _csv_arrow(log: LongLog, text_ids: bool) -> Iterator[Batch]:
     convert = arrow.ConvertOptions(include_columns=names, column_types=types, null_values=[], strings_can_be_null=False)
     read = arrow.ReadOptions(block_size=_CHUNK, column_names=list(log.header), skip_rows=1)
     try:
-        with log.source.open() as stream, arrow.open_csv(stream, read_options=read, convert_options=convert) as reader:
-            for table in reader:
+        with log.source.open() as stream:
+            plain = stream if log.source.compressed else str(log.source.path)
+            for table in arrow.open_csv(plain, read_options=read, convert_options=convert):
                 values = table.column(log.columns.value).to_numpy()
                 ids: Any = table.column("id") if log.columns.id else np.zeros(values.size, dtype=np.int64)
                 if log.columns.id and not text_ids:
@@ -177,16 +178,17 @@ def _csv_plain(log: LongLog) -> Iterator[Batch]:
     with log.source.open() as stream:
         if _csv_header(log.source) is not None:
             stream.readline()
-        while lines := stream.readlines(_CHUNK):
-            table = _numbers(lines, width)
+        while text := stream.read(_CHUNK):
+            text += stream.readline()
+            table = _numbers(text, width)
             columns: list[Any]
             if table is not None:
                 columns = list(table.T)
             else:
                 try:
-                    rows = list(csv.reader(line.decode() for line in lines))
+                    rows = list(csv.reader(io.StringIO(text.decode(), newline="")))
                     columns = list(zip(*rows, strict=True))
-                    if len(columns) != width or any(len(row) != width for row in rows):
+                    if len(columns) != width:
                         raise ValueError
                 except ValueError:
                     log.locate()
@@ -194,16 +196,17 @@ def _csv_plain(log: LongLog) -> Iterator[Batch]:
             done += len(columns[0])
 
 
-def _numbers(lines: list[bytes], width: int) -> NDArray[np.float64] | None:
+def _numbers(text: bytes, width: int) -> NDArray[np.float64] | None:
     """The lines as a table of numbers, or None if anything else is in them."""
-    text = b",".join(line.rstrip(b"\r\n") for line in lines)
+    lines = text.count(b"\n") + (not text.endswith(b"\n"))
+    joined = text.replace(b"\r\n", b"\n").rstrip(b"\n").replace(b"\n", b",")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            found = np.fromstring(text.decode(), sep=",")
+            found = np.fromstring(joined.decode(), sep=",")
         except (DeprecationWarning, ValueError):
             return None
-    return found.reshape(-1, width) if found.size == len(lines) * width else None
+    return found.reshape(-1, width) if found.size == lines * width else None
 
 
 def _batch(log: LongLog, place: dict[str, int], columns: list[Any], done: int) -> Batch:
