@@ -3,15 +3,14 @@
     python benchmarks/train.py [--data mnist/] [--steps 20]
 
 Both steps use the same batch and the same layers; the private one adds per-record norms, weights, and noise from the
-operating system. Each ratio is the median over interleaved pairs. The last rows time 200 epochs of cyclic logistic
-regression (8,000 steps of 1,500) and the peak memory of the large CNN at batch 512.
+operating system. Both are timed in turn, five steps at a time, and the fastest five of each count: those least
+disturbed. The last rows time 200 epochs of cyclic logistic regression and give the peak memory of the CNN's steps.
 """
 
 from __future__ import annotations
 
 import argparse
 import resource
-import statistics
 import time
 
 import numpy as np
@@ -20,6 +19,7 @@ from dpcalc.training.data import Dataset, load
 from dpcalc.training.loop import Trainer
 from dpcalc.training.settings import Settings
 
+TOGETHER = 5
 CASES = (
     ("logistic", {"model": "logistic", "batch_size": 1500}, 2.0),
     ("mlp 128", {"model": "mlp", "batch_size": 512}, 2.0),
@@ -57,11 +57,11 @@ def compare(data: Dataset, changes: dict, steps: int) -> tuple[float, float, flo
     private, plain = (Trainer(settings, data, delta=1e-5) for _ in range(2))
     private.advance()
     plain_step(plain, data, 0)
-    pairs = [
-        (seconds(private.advance), seconds(lambda step=step: plain_step(plain, data, step))) for step in range(1, steps)
-    ]
-    ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
-    return ours, theirs, statistics.median(a / b for a, b in pairs)
+    ours = theirs = float("inf")
+    for _ in range(steps):
+        ours = min(ours, seconds(lambda: [private.advance() for _ in range(TOGETHER)]) / TOGETHER)
+        theirs = min(theirs, seconds(lambda: [plain_step(plain, data, step) for step in range(TOGETHER)]) / TOGETHER)
+    return ours, theirs, ours / theirs
 
 
 def main() -> None:
@@ -72,8 +72,7 @@ def main() -> None:
     data = load(arguments.data) if arguments.data else images()
     print(f"{'step':<18}{'private ms':>12}{'plain ms':>12}{'ratio':>8}{'limit':>8}")
     for name, changes, limit in CASES:
-        count = arguments.steps if "cnn" not in name else max(4, arguments.steps // 4)
-        count = 10 * count if name in ("logistic", "mlp 128") else count
+        count = 1 + arguments.steps // 10 if "cnn" in name else arguments.steps
         ours, theirs, ratio = compare(data, changes, count)
         print(f"{name:<18}{1e3 * ours:>12.2f}{1e3 * theirs:>12.2f}{ratio:>8.2f}{limit:>8g}", flush=True)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -72,8 +72,14 @@ class OptimizerChoice(str, Enum):
     adam_wosm = "adam-wosm"
 
 
-def _widths(text: str) -> tuple[int, ...]:
-    return tuple(parse_whole(part) for part in text.split(","))
+class Widths(NamedTuple):
+    """The widths of hidden layers."""
+
+    layers: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Widths:
+        return cls(tuple(parse_whole(part) for part in text.split(",")))
 
 
 @command(example="dpcalc train --data mnist/ --model cnn-small --algorithm gd --steps 100 --epsilon 1 --delta 1e-5")
@@ -88,8 +94,8 @@ def train(
     ] = None,
     model: Annotated[ModelChoice, typer.Option(help="What is trained.", rich_help_panel=_DATA)] = ModelChoice.mlp,
     hidden: Annotated[
-        tuple[int, ...] | None,
-        parsed("--hidden", help="Widths of an mlp's hidden layers.", metavar="N,N,…", parse=_widths, panel=_DATA),
+        Widths | None,
+        parsed("--hidden", help="Widths of an mlp's layers; 128.", metavar="N,N,…", parse=Widths.parse, panel=_DATA),
     ] = None,
     feature_clip: Annotated[
         float | None, number("--feature-clip", help="Largest norm of a record's features.", panel=_DATA)
@@ -170,7 +176,7 @@ def train(
 
     settings = _settings(
         model=model.value,
-        hidden=hidden,
+        hidden=None if hidden is None else hidden.layers,
         feature_clip=feature_clip,
         algorithm=algorithm.value,
         filter=filter_.value,

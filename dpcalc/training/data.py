@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc.errors import InputError
-from dpcalc.training.readers import read_csv, read_idx_folder, read_npz
+from dpcalc.training.readers import read_csv, read_csv_lines, read_idx_folder, read_npz
 
 SYNTHETIC = "synthetic"
+STANDARD_INPUT = "-"
 
 _MOST_CLASSES = 10_000
 
@@ -41,15 +43,19 @@ class Dataset:
 
 
 def load(source: str, *, test: str | None = None) -> Dataset:
-    """The data set at `source`: a folder of IDX files, an .npz archive, a .csv table, or the built-in `synthetic`.
+    """The data set at `source`: a folder of IDX files, an .npz, a .csv (`-`: on standard input), or `synthetic`.
 
     `test` is a second .csv table to test on. Bytes become numbers in [0, 1]; other numbers are taken as they are.
     """
     path = Path(source)
-    if test is not None and path.suffix != ".csv":
+    if test is not None and path.suffix != ".csv" and source != STANDARD_INPUT:
         raise InputError(f"--test-data goes with a .csv table; {source} brings its own test records.")
     if source == SYNTHETIC:
         return synthetic()
+    if source == STANDARD_INPUT:
+        x, y = read_csv_lines("standard input", sys.stdin)
+        x_test, y_test = (x[:0], y[:0]) if test is None else read_csv(Path(test))
+        return _checked("standard input", x, y, x_test, y_test)
     if path.is_dir():
         return _checked(source, *read_idx_folder(path))
     if not path.is_file():

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 # Draws made together: as many as stay in the processor's cache.
-_BLOCK = 65_536
+_BLOCK = 32_768
 _LAYERS = 256
 _TAIL = 3.6541528853610088
 # What every layer covers: the rectangle up to the tail, and the tail.

@@ -66,7 +66,7 @@ class Dense:
 
     def weighted_sums(self, weights: Array) -> list[Array]:
         signals = weights[:, :, None] * self._signal
-        return [np.stack([self._inputs.T @ signal for signal in signals]), signals.sum(axis=1)]
+        return [np.matmul(self._inputs.T, signals), signals.sum(axis=1)]
 
     def plain_sum(self) -> list[Array]:
         return [self._inputs.T @ self._signal, self._signal.sum(axis=0)]

@@ -17,6 +17,7 @@ masked; and exactness on the grid needs sums below 2²² σ, more than ten milli
 from __future__ import annotations
 
 import math
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ from dpcalc.training.gaussians import system_gaussians, system_uniforms
 Floats = NDArray[np.float64]
 
 GRID_BITS = 30
+_WORTH_DRAWING_AHEAD = 1000
 
 SEEDED = (
     "noise: reproducible from --seed, so anyone who knows the seed can take it off; for experiments only, do not "
@@ -88,9 +90,21 @@ class SystemNoise:
 
     description = SYSTEM
 
+    def __init__(self) -> None:
+        self._worker = ThreadPoolExecutor(max_workers=1)
+        self._ahead: dict[int, Future[Floats]] = {}
+
+    def _gaussians(self, count: int) -> Floats:
+        """Fresh draws, each used once; the next ones are made while the caller computes gradients."""
+        ahead = self._ahead.pop(count, None)
+        draws = system_gaussians(count) if ahead is None else ahead.result()
+        if count >= _WORTH_DRAWING_AHEAD:
+            self._ahead[count] = self._worker.submit(system_gaussians, count)
+        return draws
+
     def add(self, sums: Floats, *, deviation: float, sensitivity: float) -> Floats:
         width, enlarged = grid(sums.size, deviation=deviation, sensitivity=sensitivity)
-        draws = system_gaussians(sums.size).reshape(sums.shape)
+        draws = self._gaussians(sums.size).reshape(sums.shape)
         draws *= enlarged
         draws = _on_grid(draws, width)
         draws += _on_grid(sums.astype(np.float64), width)

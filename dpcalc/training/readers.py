@@ -7,6 +7,7 @@ import gzip
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -72,25 +73,29 @@ def read_csv(path: Path) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """Features and labels of a table whose header names a `label` column; every other column is a number."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = csv.reader(file)
-            header = next(rows, None)
-            if header is None or "label" not in header:
-                raise InputError(f"expected a header with a column named label, found {header}.", where=f"{path}:1")
-            records = [(rows.line_num, row) for row in rows if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+            return read_csv_lines(str(path), file)
+    except OSError as error:
         raise InputError(f"cannot read: {error}.", where=str(path)) from None
+
+
+def read_csv_lines(name: str, lines: Iterable[str]) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """The same from lines that are already open."""
+    try:
+        rows = csv.reader(lines)
+        header = next(rows, None)
+        if header is None or "label" not in header:
+            raise InputError(f"expected a header with a column named label, found {header}.", where=f"{name}:1")
+        records = [(rows.line_num, row) for row in rows if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot read: {error}.", where=name) from None
     column = header.index("label")
-    x = np.empty((len(records), len(header) - 1))
-    labels = []
+    x, labels = np.empty((len(records), len(header) - 1)), np.empty(len(records))
     for index, (line, row) in enumerate(records):
         if len(row) != len(header):
-            raise InputError(f"expected {len(header)} values, found {len(row)}.", where=f"{path}:{line}")
-        labels.append(row[column])
+            raise InputError(f"expected {len(header)} values, found {len(row)}.", where=f"{name}:{line}")
         try:
             x[index] = [float(value) for value in row[:column] + row[column + 1 :]]
+            labels[index] = float(row[column])
         except ValueError as error:
-            raise InputError(f"expected numbers: {error}.", where=f"{path}:{line}") from None
-    try:
-        return x, np.array([float(label) for label in labels])
-    except ValueError as error:
-        raise InputError(f"expected labels 0, 1, 2, …: {error}.", where=str(path)) from None
+            raise InputError(f"expected numbers, and labels 0, 1, 2, …: {error}.", where=f"{name}:{line}") from None
+    return x, labels

@@ -261,3 +261,18 @@ def test_killed_by_the_system_and_resumed_the_parameters_are_the_same(archive, t
     subprocess.run(resumed, check=True, capture_output=True, env=environment, timeout=120)
     with np.load(tmp_path / "whole.npz") as one, np.load(tmp_path / "resumed.npz") as other:
         assert np.array_equal(one["parameters"], other["parameters"])
+
+
+def test_a_table_may_come_on_standard_input(dpcalc):
+    table = "a,b,label\n" + "".join(f"{i % 5},{i % 7},{i % 2}\n" for i in range(40))
+    assert dpcalc(*QUICK, "--data", "-", "-f", "json", stdin=table).json["details"]["data"]["records"] == 40
+
+
+def test_an_mlp_has_the_widths_asked_for(dpcalc, archive):
+    document = dpcalc(*QUICK, "--data", archive, "--model", "mlp", "--hidden", "7,5", "-f", "json").json
+    assert document["details"]["parameters"] == 12 * 7 + 7 + 7 * 5 + 5 + 5 * 3 + 3
+
+
+@pytest.mark.parametrize("form", ["csv", "markdown"])
+def test_other_formats_hold_the_guarantee(dpcalc, archive, form):
+    assert "0.38469" in dpcalc(*QUICK, "--data", archive, "-f", form).out

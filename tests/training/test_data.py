@@ -132,7 +132,7 @@ def test_a_table_is_read_with_its_label_column_anywhere(tmp_path):
         ("a,b\n1,2\n", r"d\.csv:1: expected a header with a column named label"),
         ("a,label\n1,0\nx,1\n", r"d\.csv:3: expected numbers"),
         ("a,label\n1,0\n2\n", r"d\.csv:3: expected 2 values, found 1"),
-        ("a,label\n1,cat\n", "expected labels 0, 1, 2"),
+        ("a,label\n1,cat\n", "labels 0, 1, 2, …: could not convert string to float: 'cat'"),
         ("a,label\n", "no training records"),
         ("", "expected a header"),
     ],
