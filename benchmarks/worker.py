@@ -175,11 +175,11 @@ LIBRARIES: dict[str, Callable[[Case], Callable[[], Answer]]] = {
 }
 
 
-def measure(answer: Callable[[], Answer]) -> Answer:
+def measure(answer: Callable[[], Answer], repeats: int) -> Answer:
     """The answer with the best of several times; the first run warms up unless it is long."""
     times: list[float] = []
     found: Answer = {}
-    while len(times) < REPEATS + 1:
+    while len(times) < repeats:
         start = time.perf_counter()
         found = answer()
         times.append(time.perf_counter() - start)
@@ -189,15 +189,23 @@ def measure(answer: Callable[[], Answer]) -> Answer:
     return {**found, "seconds": min(times), "megabytes": memory}
 
 
-def main() -> None:
-    case = json.load(sys.stdin)
+def result_of(library: str, case: Case, repeats: int) -> Answer:
+    """The answer, or how the library refused or failed."""
     try:
-        result = measure(LIBRARIES[sys.argv[1]](case))
+        return measure(LIBRARIES[library](case), repeats)
     except NotImplementedError as error:
-        result = {"refused": str(error)}
+        return {"refused": str(error)}
     except Exception as error:  # a peer may fail in any way; the table says how
-        result = {"failed": f"{type(error).__name__}: {str(error)[:80]}"}
-    print(json.dumps(result))
+        return {"failed": f"{type(error).__name__}: {str(error)[:80]}"}
+
+
+def main() -> None:
+    asked = json.load(sys.stdin)
+    library = sys.argv[1]
+    if isinstance(asked, list):
+        print(json.dumps([result_of(library, case, 1) for case in asked]))
+    else:
+        print(json.dumps(result_of(library, asked, REPEATS + 1)))
 
 
 if __name__ == "__main__":
