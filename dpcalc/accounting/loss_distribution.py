@@ -18,7 +18,7 @@ import numpy as np
 
 from dpcalc.accounting.convolve import compose_grids
 from dpcalc.accounting.curve import Curve
-from dpcalc.accounting.discretise import Grid, cells_of_grid, cells_of_pair, lower_grid, upper_grid
+from dpcalc.accounting.discretise import Cells, Grid, cells_of_grid, cells_of_pair, lower_grid, upper_grid
 from dpcalc.accounting.pilot import Outline, Pilot, Saddle, Window, coarse_outline
 from dpcalc.accounting.plan import LOG_OUTSIDE, MOST_POINTS, Plan, make_plan
 from dpcalc.mechanisms.base import Pair
@@ -28,6 +28,7 @@ Side = Literal["upper", "lower"]
 
 _SPARE = 1e-6  # share of δ given away to truncation
 _LOG_BLOCK = -45.0  # log of the tilted probability left outside the window of a block
+_MOST_KEPT = 4_000_000  # cells kept between the two bounds
 _ROUNDING = 4e-16  # relative error of a loss at an edge
 
 
@@ -47,6 +48,8 @@ class LossDistribution:
         self.steps = sum(count for _, count in self.upper)
         self._outlines: dict[int, Outline] = {}
         self._pilots: dict[tuple[int, int], Pilot] = {}
+        self._cells: dict[tuple[int, float, int, int], Cells] = {}
+        self._kept = 0
         self.pilot = Pilot(self.upper)
 
     def _outline(self, pair: Pair) -> Outline:
@@ -132,12 +135,24 @@ class LossDistribution:
             self._pilots[id(pair), size] = known.with_count(size) if known else Pilot([(pair, size)])
         return self._pilots[id(pair), size]
 
+    def _cells_of(self, pair: Pair, step: float, first: int, last: int) -> Cells:
+        """The cells of a pair, kept from the upper bound for the lower one."""
+        key = (id(pair), step, first, last)
+        if key in self._cells:
+            return self._cells.pop(key)
+        cells = cells_of_pair(pair, step=step, first=first, last=last)
+        self._kept += last - first
+        if self._kept > _MOST_KEPT:
+            self._cells, self._kept = {}, 0
+        self._cells[key] = cells
+        return cells
+
     def _discretised(self, pair: Pair, side: Side, step: float, delta: float) -> Grid:
         sketch = self._outline(pair)
         low, high = sketch.tail_limits(delta * _SPARE / self.steps)
         first, last = int(np.floor(low / step)) - 1, int(np.ceil(high / step)) + 1
         last = min(last, first + 4 * MOST_POINTS)
-        cells = cells_of_pair(pair, step=step, first=first, last=last)
+        cells = self._cells_of(pair, step, first, last)
         if side == "upper":
             return upper_grid(cells, step=step, first=first)
         return replace(lower_grid(cells, step=step, first=first), infinite=sketch.infinite)

@@ -14,12 +14,15 @@ _LARGEST_ORDER = 1e5
 
 def composed_rdp(parts: Sequence[tuple[Mechanism, int]]) -> Callable[[Floats], Floats]:
     """Upper bounds on the composed Rényi divergence at any orders (Mironov 2017, Proposition 1)."""
+    kinds: dict[type[Mechanism], list[tuple[Mechanism, int]]] = {}
+    for mechanism, count in parts:
+        kinds.setdefault(type(mechanism), []).append((mechanism, count))
 
     def curve(orders: Floats) -> Floats:
         total = np.zeros_like(orders)
-        for mechanism, count in parts:
-            total = total + count * mechanism.rdp(orders)
-        return total * (1 + 1e-15)
+        for kind, members in kinds.items():
+            total = total + kind.summed_rdp(members, orders)
+        return total * (1 + 1e-13)
 
     return curve
 

@@ -21,6 +21,7 @@ Direction = Literal["remove", "add"]
 
 _DIGITS = 42.0  # e^-42: below the rounding of the sum
 _CHUNK = 500_000  # complex numbers held at once
+_TOGETHER = 64  # noise multipliers that share their nodes
 _FURTHEST = 2e4  # standard deviations up to which the quadrature reaches
 
 
@@ -51,6 +52,48 @@ def log_mgf(
     return result.reshape(sigmas.shape + given.shape)
 
 
+def rdp(orders: Floats, noise_multipliers: Floats, sampling_rate: float) -> Floats:
+    """Upper bounds on the Rényi divergence of the worse direction (remove): one row per noise multiplier.
+
+    In blocks of similar noise that share their quadrature; never more than without sampling.
+    """
+    result = np.empty((noise_multipliers.size, orders.size))
+    ranked = np.argsort(noise_multipliers)
+    powers = orders.argsort()
+    for start in range(0, ranked.size, _TOGETHER):
+        members = ranked[start : start + _TOGETHER]
+        sigmas = noise_multipliers[members]
+        for block in _blocks_of_similar(orders[powers]):
+            chosen = powers[block]
+            if orders[chosen].max() > 200 * sigmas.min() or sigmas.max() > 2 * sigmas.min():
+                value = log_mgf(orders[chosen] - 1, sigmas, sampling_rate)
+            else:
+                value = _log_moments_of_many(orders[chosen], sigmas, sampling_rate)
+            result[np.ix_(members, chosen)] = value / (orders[chosen] - 1)
+    unsampled = np.multiply.outer(1 / (2 * noise_multipliers**2), orders)
+    return np.minimum(result * (1 + 1e-11), unsampled)
+
+
+def _log_moments_of_many(powers: Floats, sigmas: Floats, rate: float) -> Floats:
+    """log E[r^β] for real β > 1 and noise multipliers close to each other, on common nodes."""
+    finest, step = _nodes(powers, float(sigmas.min()), rate)
+    other, _ = _nodes(powers, float(sigmas.max()), rate)
+    first, last = min(finest[0], other[0]), max(finest[-1], other[-1])
+    nodes = first + step * np.arange(int(np.ceil((last - first) / step)) + 1)
+    log_ratios = _log_ratio(nodes[None, :], sigmas[:, None], rate)
+    log_weight = -nodes * nodes / 2 + np.log(step) - np.log(2 * np.pi) / 2
+    result = np.empty((sigmas.size, powers.size))
+    for i, log_ratio in enumerate(log_ratios):
+        largest = float(np.max(log_weight + powers.max() * log_ratio))
+        if largest > 300:
+            terms = log_weight + np.multiply.outer(powers, log_ratio)
+            top = terms.max(axis=-1)
+            result[i] = np.log(np.exp(terms - top[:, None]).sum(axis=-1)) + top
+        else:
+            result[i] = _log1p(_excess(powers, log_ratio, log_weight))
+    return result
+
+
 def _blocks_of_similar(sorted_powers: Floats) -> list[slice]:
     """Runs of exponents close enough to share their quadrature nodes."""
     blocks, start = [], 0
@@ -70,7 +113,7 @@ def _log_bound(powers: NDArray[Any], sigma: float, rate: float) -> NDArray[Any]:
         return np.full(powers.shape, np.nan, dtype=powers.dtype)
     beta = powers.real
     above = np.logaddexp(np.log1p(-rate), np.log(rate) + beta * (beta - 1) / (2 * sigma * sigma))
-    return np.where(beta > 0, above, beta * np.log1p(-rate)).astype(powers.dtype)
+    return np.asarray(np.where(beta > 0, above, beta * np.log1p(-rate)).astype(powers.dtype))
 
 
 def _log_moments(powers: NDArray[Any], sigma: float, rate: float) -> NDArray[Any]:
@@ -128,7 +171,7 @@ def _log1p(z: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(real + 1j * np.arctan2(z.imag, 1 + z.real))
 
 
-def _log_ratio(nodes: Floats, sigma: float, rate: float) -> Floats:
+def _log_ratio(nodes: Floats, sigma: float | Floats, rate: float) -> Floats:
     z = nodes / sigma - 1 / (2 * sigma * sigma)
     near = np.log1p(rate * np.expm1(np.minimum(z, 30.0)))
     return np.where(z > 30.0, z + np.log(rate) + np.log1p((1 - rate) / rate * np.exp(-np.maximum(z, 30.0))), near)
@@ -138,8 +181,8 @@ def _nodes(powers: NDArray[Any], sigma: float, rate: float) -> tuple[Floats, flo
     """Trapezoid nodes in units of σ that cover every integrand, and their step.
 
     r has its zeros at Im x = ±πσ²; half-way there |r| is at least 1 - q and its argument at most π/2. The exponent
-    -u²/2 + β log r(u) has all its maxima between 0 and β/σ (for β < 0, to the right of where r has levelled off) and for
-    β > 0 none narrower than a unit Gaussian, so a scan in half units misses none.
+    -u²/2 + β log r(u) has all its maxima between 0 and β/σ (for β < 0, to the right of where r has levelled off), and
+    for β > 0 none narrower than a unit Gaussian, so that a scan in half units misses none.
     """
     width = min(np.pi * sigma / 2, 6.0)
     real, imaginary = powers.real, np.abs(powers.imag).max() if np.iscomplexobj(powers) else 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -67,6 +67,11 @@ class Mechanism(ABC):
     @abstractmethod
     def rdp(self, orders: Floats) -> Floats:
         """Upper bounds on the Rényi divergence at each order > 1, over both directions; inf where there is none."""
+
+    @classmethod
+    def summed_rdp(cls, parts: Sequence[tuple[Mechanism, int]], orders: Floats) -> Floats:
+        """Σ count·rdp over mechanisms of this class; a class that can do many at once more quickly overrides it."""
+        return np.asarray(np.sum([count * mechanism.rdp(orders) for mechanism, count in parts], axis=0))
 
     @abstractmethod
     def pairs(self) -> tuple[Pair, Pair]:

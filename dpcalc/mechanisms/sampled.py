@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
+from dpcalc.accounting.subsampled_gaussian import rdp as subsampled_gaussian_rdp
 from dpcalc.errors import IncompatibleError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Floats, Mechanism, Pair
 from dpcalc.mechanisms.mixture import MixturePair, SymmetrisedPair, group_of_two
-from dpcalc.mechanisms.pairs import ReversedPair, log_mgf_rdp
+from dpcalc.mechanisms.pairs import GaussianPair, ReversedPair, log_mgf_rdp
 from dpcalc.mechanisms.validation import expect_rate
 
 
@@ -114,6 +115,31 @@ class PoissonSampled(_Sampled):
 
     def _unsampled(self) -> Mechanism:
         return self.base if self.adjacency == "add-remove" else self.base.as_replace_one()
+
+    @classmethod
+    def summed_rdp(cls, parts: Sequence[tuple[Mechanism, int]], orders: Floats) -> Floats:
+        """Many noise levels of one rate in one quadrature."""
+        rates: dict[float, list[tuple[float, int]]] = {}
+        others = []
+        for mechanism, count in parts:
+            assert isinstance(mechanism, PoissonSampled)
+            noise = mechanism._noise_multiplier()
+            if noise is None:
+                others.append((mechanism, count))
+            else:
+                rates.setdefault(mechanism.sampling_rate, []).append((noise, count))
+        total = np.zeros_like(orders) if not others else super().summed_rdp(others, orders)
+        for rate, members in rates.items():
+            noises, counts = (np.array(column, dtype=np.float64) for column in zip(*members, strict=True))
+            rdps = subsampled_gaussian_rdp(orders, noises, rate)
+            total = total + counts @ rdps
+        return total
+
+    def _noise_multiplier(self) -> float | None:
+        """The noise multiplier if this is a sampled Gaussian under add-remove, where removing is the worse."""
+        pair = self.base.pairs()[0]
+        plain = isinstance(pair, GaussianPair) and self.adjacency == "add-remove" and self.sampling_rate < 1
+        return 1 / pair.mu if plain else None  # type: ignore[attr-defined]
 
     def theorem(self) -> str:
         if self.adjacency == "add-remove":
