@@ -24,7 +24,7 @@ from dpcalc.hidden_state.shifts import least_energy
 from dpcalc.mechanisms.base import Floats
 
 COLUMNS = ("step", "lr", "sigma")
-_MOST_LEVELS = 24  # different noise levels that random batches are composed of; more are rounded to the safe side
+_MOST_LEVELS = 10  # different noise levels that random batches are composed of; more are rounded to the safe side
 _STARTS_TRIED = 3
 
 
