@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpcalc.adaptive.filters import IndividualFilter
 from dpcalc.adaptive.rules import unlimited
-from dpcalc.errors import CertificationError
+from dpcalc.errors import CertificationError, InputError
 from dpcalc.training import checkpoint, clipping, models, optimizers
 from dpcalc.training.batches import Records
 from dpcalc.training.clipping import scale_to
@@ -77,6 +78,11 @@ class Trainer:
             return IndividualFilter(rule, individuals=records, mode=settings.filter_mode)
         if not track:
             return None
+        if self.batches.fixed_size and settings.algorithm == "sgd":
+            raise InputError(
+                "individual losses of uniform batches are not known, so there is nothing to audit: --log needs "
+                "--adjacency add-remove here, or --algorithm gd or cgd."
+            )
         clip, sigma = noise_units(settings)
         if settings.algorithm == "sgd" and self.batches.sampling_rate < 1:
             order = filter_rule(settings, records, delta).orders
@@ -146,6 +152,13 @@ class Trainer:
         tally.within += float(((norms <= self.clipping.clip) - 0.5)[active].sum())
         return weights * active
 
+    @cached_property
+    def _fingerprint(self) -> str:
+        """Which training records this run is on."""
+        digest = hashlib.sha256(self._data.x_train.tobytes())
+        digest.update(self._data.y_train.tobytes())
+        return digest.hexdigest()
+
     def save(self, path: str, facts: dict[str, Any]) -> None:
         """A checkpoint of everything that the next step depends on."""
         arrays: checkpoint.Arrays = {"parameters": self.parameters}
@@ -157,7 +170,7 @@ class Trainer:
         stored = {
             "step": self.step,
             "settings": self.settings.as_dict(),
-            "data": fingerprint(self._data),
+            "data": self._fingerprint,
             "noise": self.noise.state(),
             "history": history,
         }
@@ -167,7 +180,7 @@ class Trainer:
         """Take up the run at `path`, which must be this one; returns the facts that were saved with it."""
         facts, arrays = checkpoint.load(path)
         checkpoint.same_settings(path, facts["settings"], self.settings.as_dict())
-        checkpoint.same_settings(path, facts, {"data": fingerprint(self._data)})
+        checkpoint.same_settings(path, facts, {"data": self._fingerprint})
         self.step, self.history = int(facts["step"]), History(**facts["history"])
         self.parameters = arrays["parameters"]
         self.clipping.restore(_under("clipping.", arrays))
@@ -208,10 +221,3 @@ class _Tally:
 
 def _under(prefix: str, arrays: checkpoint.Arrays) -> checkpoint.Arrays:
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
-
-
-def fingerprint(data: Dataset) -> str:
-    """Which training records a run was on."""
-    digest = hashlib.sha256(data.x_train.tobytes())
-    digest.update(data.y_train.tobytes())
-    return digest.hexdigest()

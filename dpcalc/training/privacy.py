@@ -27,7 +27,7 @@ _CALIBRATION = 1e-3
 
 ASSUMPTIONS = (
     "one record is one individual, and the noise multiplier is relative to the clip, on the sum of a batch",
-    "the number of training records, the batch size and every hyperparameter are public",
+    "the number of training records and of classes, the batch size and every hyperparameter are public",
     "test records, and whatever is measured on them, are public",
 )
 

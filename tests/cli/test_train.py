@@ -195,6 +195,10 @@ def test_a_wrong_grid_is_named(dpcalc, archive, tmp_path, text, message):
         (("--adjacency", "replace-one", "--filter", "gdp"), "add-remove only"),
         (("--resume",), "--checkpoint"),
         (("--log", "norms.txt"), ".npy or .csv"),
+        (
+            ("--algorithm", "sgd", "--adjacency", "replace-one", "--log", "x.npy", "--batch-size", "9"),
+            "nothing to audit",
+        ),
         (("--model", "cnn-small", "--data", "archive"), "square images"),
         (("--algorithm", "sgd", "--batch-size", "1000", "--data", "archive"), "300 training records"),
     ],
