@@ -87,6 +87,8 @@ def upper_epsilon(parts: Parts, delta: float, tolerance: float = 1e-3) -> float:
         return _by_gdp(grouped, question).upper
     if _is_zero(grouped, question):
         return 0.0
+    if any(mechanism.attained_pairs() != mechanism.pairs() for mechanism, _ in grouped):
+        return _answer(grouped, question, "auto").upper  # another accountant may be the tighter one
     directions = _by_expectation(grouped, question)
     worst = directions[0].upper()
     return max([worst, *(other.upper_below(worst) for other in directions[1:])])
