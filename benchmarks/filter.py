@@ -20,6 +20,8 @@ import numpy as np
 from dpcalc.adaptive.logs import long as long_logs
 from dpcalc.adaptive.request import Request, carry_out
 
+SPOT_CHECKS = 20
+
 
 def timed(work: Callable[[], Any], repeats: int = 3) -> float:
     """The shortest of several runs, in seconds."""
@@ -104,39 +106,40 @@ def individual(folder: Path) -> None:
     path = folder / "norms.npy"
     np.save(path, norms)
     request = Request(kind="rdp", noise_multiplier=sigma, clip=1.0, orders=(8.0,), rhos=(100.0,), sample_rate=rate)
-    start = time.perf_counter()
+    start = time.process_time()
     found = epsilons(carry_out(request, str(path)), delta)
-    ours = (time.perf_counter() - start) / people
-    start = time.perf_counter()
+    ours = (time.process_time() - start) / people
+    start = time.process_time()
     published = bucketed_fft(norms[:, 0], sigma, rate, delta)
-    theirs = time.perf_counter() - start
+    theirs = time.process_time() - start
     print(f"Individual ε, 1,000 × 10,000: {1e3 * ours:.2f} ms each; bucketed 2,000,000-point FFT {theirs:.1f} s each")
     print(f"  first individual: {found[0]:.6f}, FFT method {published:.6f}")
     speed = theirs / ours
     print(f"  times faster per individual: {speed:.0f}  (bar 1000)  {'ok' if speed >= 1000 else 'MISSED'}")
     excess = []
-    for record in rng.choice(people, 20, replace=False):
+    for record in rng.choice(people, SPOT_CHECKS, replace=False):
         values, counts = np.unique(norms[:, record], return_counts=True)
         parts = [
             (PoissonSampled(base=Gaussian(noise_multiplier=sigma / v, adjacency="add-remove"), sampling_rate=rate), n)
             for v, n in zip(values.tolist(), counts.tolist(), strict=True)
         ]
         excess.append(found[record] / compose(parts, delta=delta).epsilon - 1)
-    print(f"  above compose on 20 individuals: {100 * min(excess):.3f} % to {100 * max(excess):.3f} %  (bar 0 to 1)")
+    print(
+        f"  above compose on {len(excess)} individuals: {100 * min(excess):.3f} % to {100 * max(excess):.3f} %  (bar 0 to 1)"
+    )
 
 
 def bucketed_fft(norms: np.ndarray, sigma: float, rate: float, delta: float) -> float:
     """Koskela et al., §D, written plainly: noise ratios in 100 buckets, 2,000,000-point FFTs, bisection on ε."""
     points, half = 2_000_000, 20.0
     grid = np.linspace(-half, half, points, endpoint=False)
-    step = grid[1] - grid[0]
     ratios = sigma / norms[norms > 0]
     edges = np.linspace(ratios.min(), ratios.max(), 101)
     counts = np.bincount(np.clip(np.searchsorted(edges, ratios, side="right") - 1, 0, 99), minlength=100)
     product = np.ones(points // 2 + 1, dtype=np.complex128)
     for noise, count in zip(edges[:-1], counts, strict=True):
         if count:
-            product *= np.fft.rfft(np.fft.ifftshift(loss_masses(grid, step, float(noise), rate))) ** count
+            product *= np.fft.rfft(np.fft.ifftshift(loss_masses(grid, float(noise), rate))) ** count
     masses = np.fft.fftshift(np.fft.irfft(product, points))
     low, high = 0.0, half
     for _ in range(40):
@@ -149,7 +152,7 @@ def bucketed_fft(norms: np.ndarray, sigma: float, rate: float, delta: float) -> 
     return high
 
 
-def loss_masses(grid: np.ndarray, step: float, noise: float, rate: float) -> np.ndarray:
+def loss_masses(grid: np.ndarray, noise: float, rate: float) -> np.ndarray:
     """The privacy-loss distribution of one subsampled Gaussian step, rounded up to the grid."""
     from scipy.special import ndtr
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpcalc.accounting.subsampled_gaussian import Direction, log_mgf
 from dpcalc.adaptive.filters import EVERYBODY, Who
-from dpcalc.adaptive.subsampled import locate, node_coefficients, piece_nodes, piece_range, to_unit
+from dpcalc.adaptive.pieces import OCTAVES, coefficients, octave
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -69,7 +69,7 @@ class LossMoments:
 
     def _add(self, block: Floats, records: NDArray[np.int64]) -> None:
         columns = np.broadcast_to(np.arange(records.size), block.shape).ravel()
-        pieces, x = locate(block.ravel() / self.anchor)
+        pieces, x = octave(block.ravel() / self.anchor)
         found = np.bincount(pieces)
         count = records.size * found.size
         sums = _chebyshev_sums(block.ravel(), x, columns + records.size * pieces, count)
@@ -108,7 +108,6 @@ class _Contour:
 
     def __init__(self, moments: LossMoments, direction: Direction) -> None:
         self._moments, self._direction = moments, direction
-        self._abscissas = np.geomspace(*_ABSCISSAS)
 
     def epsilons(self, delta: float) -> Floats:
         total = sum((sums[0] for sums in self._moments.pieces.values()), np.zeros(self._moments.individuals))
@@ -128,7 +127,7 @@ class _Contour:
 
     def _saddles(self, records: NDArray[np.int64], delta: float) -> tuple[Floats, Floats, Floats]:
         """For each record a shared abscissa near its saddle point, a first ε, and the loss's spread there."""
-        c = self._abscissas
+        c = self._abscissas(records, delta)
         sums, error = self._transform(c, records)
         # Chernoff's bound log δ ≤ ΣK(c) − cε + c·log c − (1+c)·log(1+c), solved for ε; the best c is near the saddle.
         bound = (sums.real + error - math.log(delta) + c * np.log(c) - (1 + c) * np.log1p(c)) / c
@@ -137,6 +136,14 @@ class _Contour:
         rows = np.arange(records.size)
         gaussian = np.sqrt(2 * np.maximum(sums.real[rows, place], 0.0) / (c * (1 + c))[place])
         return c[place], np.maximum(bound[rows, place], 0.0), gaussian
+
+    def _abscissas(self, records: NDArray[np.int64], delta: float) -> Floats:
+        """The shared abscissas among which these records' saddle points lie: c ≈ √(2·log 1/δ)/μ, or less."""
+        total = sum(sums[0, records] for sums in self._moments.pieces.values())
+        saddles = math.sqrt(-2 * math.log(delta)) / (self._moments.sampling_rate * np.sqrt(total))
+        grid = np.geomspace(*_ABSCISSAS)
+        inside = (grid >= 0.1 * saddles.min()) & (grid <= 2 * saddles.max())
+        return grid[inside] if inside.any() else grid
 
     def _nodes(self, abscissa: float, records: NDArray[np.int64], spread: Floats, delta: float) -> Complexes:
         """λ = c + iy, so fine that aliases are negligible and so far out that the rest is, for these records."""
@@ -193,11 +200,11 @@ class _Contour:
         values = np.zeros((records.size, exponents.size), dtype=np.complex128)
         errors = np.zeros((records.size, exponents.size))
         for piece, sums in self._moments.pieces.items():
-            coefficients, error = _slopes(
+            polynomial, error = _slopes(
                 tuple(exponents.tolist()), self._moments.sampling_rate, self._direction, piece, self._moments.anchor
             )
             chosen = sums[:, records].T
-            values += chosen @ coefficients
+            values += chosen @ polynomial
             errors += chosen[:, :1] * error
         return values, errors
 
@@ -207,8 +214,8 @@ def _slopes(
     exponents: tuple[complex, ...], rate: float, direction: Direction, piece: int, anchor: float
 ) -> tuple[Complexes, Floats]:
     """Chebyshev coefficients of K(λ; u)/u on a piece, for each λ, and the error measured between the nodes."""
-    nodes = piece_nodes(piece, DEGREE + 1)
-    low, high = piece_range(piece)
+    nodes = OCTAVES.nodes(piece, DEGREE + 1)
+    low, high = OCTAVES.range(piece)
     between = low + (high - low) * np.array([0.005, 0.35, 0.8])
     squares = anchor * np.concatenate([nodes, between])
     order = np.argsort(squares)
@@ -216,7 +223,7 @@ def _slopes(
     # K is continuous in u: undo the jumps of the principal logarithm.
     found[order] = found[order].real + 1j * np.unwrap(found[order].imag, axis=0)
     slopes = found / squares[:, None]
-    coefficients: Complexes = np.asarray(node_coefficients(slopes[: nodes.size]), dtype=np.complex128)
-    basis = chebyshev.chebvander(to_unit(between, piece), DEGREE)
-    error: Floats = np.abs(basis @ coefficients - slopes[nodes.size :]).max(axis=0)
-    return coefficients, 2 * error
+    polynomial: Complexes = coefficients(slopes[: nodes.size])
+    basis = chebyshev.chebvander(OCTAVES.to_unit(between, piece), DEGREE)
+    error: Floats = np.abs(basis @ polynomial - slopes[nodes.size :]).max(axis=0)
+    return polynomial, 2 * error

@@ -71,7 +71,9 @@ class Rule:
         if self.clip is not None:
             values = np.minimum(values, self.clip)
         if self.subsampled is not None:
-            return self.subsampled.rdp((values / self.scale) ** 2)
+            # The RDP may rise much faster than the square of a norm, so a rounded norm is widened before and not after.
+            rounding = 1 + self.tolerance if self.tolerance > ROUNDING else 1.0
+            return self.subsampled.rdp((values * rounding / self.scale) ** 2)
         return (values * values if self.squares else values)[None]
 
     def spent(self, totals: Floats) -> Floats:

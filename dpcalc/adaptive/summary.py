@@ -178,7 +178,7 @@ def columns(run: Run, found: Losses) -> dict[str, Any]:
         "id": ids,
         "steps_active": run.filter.steps_active,
         "spent": found.spent,
-        "epsilon": [""] * run.individuals if found.epsilon is None else found.epsilon,
+        "epsilon": [None] * run.individuals if found.epsilon is None else found.epsilon,
     }
     if found.fitted is not None:
         table |= {"fitted_mu": found.fitted.mu, "fitted_from_epsilon": found.fitted.epsilon_low}
