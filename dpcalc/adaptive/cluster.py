@@ -203,8 +203,18 @@ def _pick(pieces: list[Piece], index: int) -> Piece:
     return pieces[index]
 
 
+def _copied(before: Partition) -> Partition:
+    """A partition that may be changed; settings and names, which never change, are shared or copied at once."""
+    settings, ids = before.run.settings, before.ids.copy()
+    nameless = copy.copy(before.run)
+    nameless.names = None
+    run = copy.deepcopy(nameless, {id(settings): settings, id(settings.rule): settings.rule})
+    run.names = ids.names
+    return Partition(run, ids)
+
+
 def _fold(before: Partition, pieces: list[Piece]) -> Partition:
-    run, ids = copy.deepcopy(before)
+    run, ids = _copied(before)
     steps, names, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
     order = np.argsort(steps, kind="stable")
     codes = ids.codes(names.tolist() if names.dtype.kind == "U" else names)[order]

@@ -25,6 +25,12 @@ class Identifiers:
     def __len__(self) -> int:
         return len(self.names)
 
+    def copy(self) -> Identifiers:
+        """The same table, to be continued independently."""
+        other = Identifiers()
+        other.names, other._codes, other._table = self.names.copy(), self._codes.copy(), self._table.copy()
+        return other
+
     def codes(self, ids: Any) -> Codes:
         """The codes of an array of integers, a list of strings, or an Arrow column; new names get new codes."""
         if isinstance(ids, np.ndarray):
