@@ -18,6 +18,7 @@ from dpcalc.mechanisms.base import Complexes, Floats
 
 _UNIT = 2.0**-53
 _LOG_NEGLIGIBLE = -60.0
+_MANY, _FEW, _LARGEST_TABLE = 48, 320, 5_000_000
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,18 @@ def compose_grids(parts: Sequence[tuple[Grid, int]], window: Window) -> Composed
     start = int(np.floor(low / step))
     length = fast_length(int(np.ceil(high / step)) - start + 2)
     noise = 6 * _UNIT * np.log2(length) + 4 * _UNIT
+    few = _FewFrequencies([grid for grid, _ in parts], length) if len(parts) > _MANY else None
+    if few is not None:
+        noise = max(noise, _UNIT * (few.longest + 16))
     spectrum = _Spectrum(length, noise)
     log_scale = log_low = log_high = log_slack = log_finite = 0.0
     for grid, count in parts:
-        spectrum.multiply(np.fft.rfft(_fold(grid, length)), count)
+        alive = len(spectrum.log_product)
+        if few is not None and few.serves(alive):
+            transform = few.transform(grid, alive)
+        else:
+            transform = np.fft.rfft(_fold(grid, length))
+        spectrum.multiply(transform, count)
         losses = grid.losses
         log_scale += count * grid.log_scale
         log_low += count * _log_mean_exp(grid.masses, low_tilt * losses)
@@ -143,6 +152,29 @@ class _Spectrum:
         wrong = 2 * float((size * np.minimum(self.sensitivity, 2.0)).sum()) / length
         wrong += 2 * self.noise * (2 * float(size.sum()) / length) + 2 * float(np.exp(_LOG_NEGLIGIBLE))
         return np.fft.irfft(values, length), wrong
+
+
+class _FewFrequencies:
+    """Transforms at the lowest frequencies as a matrix product, for many grids when few frequencies are left."""
+
+    def __init__(self, grids: Sequence[Grid], length: int) -> None:
+        self._length = length
+        self._start = min(grid.start for grid in grids)
+        self._points = max(grid.start + len(grid.masses) for grid in grids) - self._start
+        self.longest = max(len(grid.masses) for grid in grids)
+        self._phases: Complexes | None = None
+
+    def serves(self, frequencies: int) -> bool:
+        """Whether so many frequencies are few enough."""
+        return frequencies <= _FEW and frequencies * self._points <= _LARGEST_TABLE
+
+    def transform(self, grid: Grid, frequencies: int) -> Complexes:
+        """Σ p_j e^{-2πi k(start + j)/length} for the first frequencies k."""
+        if self._phases is None:
+            index = np.multiply.outer(np.arange(frequencies), self._start + np.arange(self._points)) % self._length
+            self._phases = np.exp(-2j * np.pi / self._length * index)
+        first = grid.start - self._start
+        return np.asarray(self._phases[:frequencies, first : first + len(grid.masses)] @ grid.masses)
 
 
 def _fold(grid: Grid, length: int) -> Floats:

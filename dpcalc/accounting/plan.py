@@ -13,7 +13,7 @@ from dpcalc.mechanisms.base import Pair
 
 MOST_POINTS = 1 << 19
 _FEW_POINTS = 1 << 12  # below this a second stage saves nothing
-LOG_OUTSIDE = -30.0  # log of the tilted probability left outside a window
+LOG_OUTSIDE = -24.0  # log of the tilted probability left outside a window
 
 
 @dataclass(frozen=True)

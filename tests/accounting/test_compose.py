@@ -72,21 +72,21 @@ lists = st.lists(st.tuples(mechanisms, st.integers(1, 300)), min_size=1, max_siz
 deltas = st.sampled_from([0.1, 1e-3, 1e-5, 1e-7])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(parts=lists, delta=deltas)
 def test_lower_estimate_and_upper_are_in_order(parts, delta):
     guarantee = compose(parts, delta=delta)
     assert 0 <= guarantee.epsilon_lower <= guarantee.epsilon_estimate <= guarantee.epsilon
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(parts=lists, extra=st.tuples(mechanisms, st.integers(1, 100)), delta=deltas)
 def test_more_mechanisms_never_lower_epsilon(parts, extra, delta):
     fewer, more = compose(parts, delta=delta), compose([*parts, extra], delta=delta)
     assert more.epsilon >= fewer.epsilon_lower * (1 - 1e-9)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(parts=lists, delta=deltas)
 def test_listing_equals_counting_and_order_does_not_matter(parts, delta):
     listed = [(mechanism, 1) for mechanism, count in parts for _ in range(min(count, 5))]
