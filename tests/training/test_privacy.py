@@ -136,6 +136,7 @@ def test_a_search_pays_for_every_run():
         replace(GD, steps=112),
         replace(GD, steps=112, filter="gdp"),
         Settings(algorithm="sgd", batch_size=600, epochs=2),
+        Settings(algorithm="sgd", batch_size=600, epochs=2, filter="rdp"),
         replace(BOK, epochs=20),
     ],
 )
@@ -144,6 +145,11 @@ def test_calibrated_noise_keeps_the_budget_and_a_thousandth_less_does_not(settin
     found = calibrated([settings], MNIST, epsilon=2.0, delta=1e-5, runs=runs)
     assert _epsilon(replace(settings, noise_multiplier=found), runs=runs) <= 2.0
     assert _epsilon(replace(settings, noise_multiplier=found / 1.0025), runs=runs) > 2.0
+
+
+def test_a_filter_under_sampling_costs_about_what_plain_sampling_does():
+    plain = Settings(algorithm="sgd", batch_size=512, epochs=10, noise_multiplier=1.0)
+    assert _epsilon(plain) < _epsilon(replace(plain, filter="rdp")) < 1.25 * _epsilon(plain)
 
 
 def test_a_calibrated_search_keeps_the_budget():
