@@ -4,8 +4,8 @@
     python benchmarks/compose.py                      # all cases
     python benchmarks/compose.py --only "mixed release" --small-deltas
 
-Each library answers each case in a process of its own, warm, best of several; a peer that takes longer than the
-limit is stopped. `gap` is the certified one, relative: (upper - lower) / upper.
+Each library answers each case in a process of its own, on one thread, warm, best of several; one that takes longer than
+the limit is stopped. Times are processor times. `gap` is the certified one, relative: (upper - lower) / upper.
 """
 
 from __future__ import annotations

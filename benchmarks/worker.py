@@ -176,13 +176,16 @@ LIBRARIES: dict[str, Callable[[Case], Callable[[], Answer]]] = {
 
 
 def measure(answer: Callable[[], Answer], repeats: int) -> Answer:
-    """The answer with the best of several times; the first run warms up unless it is long."""
+    """The answer with the best of several times; the first run warms up unless it is long.
+
+    Time is that of the processor: on one thread it is the time that passes, whatever else the machine is doing.
+    """
     times: list[float] = []
     found: Answer = {}
     while len(times) < repeats:
-        start = time.perf_counter()
+        start = time.process_time()
         found = answer()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
         if times[-1] > LONG:
             break
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
