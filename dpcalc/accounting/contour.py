@@ -55,13 +55,15 @@ class Contour:
             if not np.isfinite(value):
                 return np.nan
             following = epsilon - (value - target) / slope
+            if abs(following - near) * abs(self._exponents[0].real) > 3:
+                return np.nan  # too far from the saddle point that the contour was made for
             if abs(following - epsilon) <= 1e-13 * abs(epsilon):
                 return float(following)
             if following != epsilon:
                 secant = (self.log_delta(following) - value) / (following - epsilon)
                 slope = secant if np.isfinite(secant) and secant < 0 else slope
             epsilon = following
-        return float(epsilon)
+        return float(epsilon) if abs(self.log_delta(epsilon) - target) < ACCURACY else np.nan
 
 
 def contour_through(parts: Parts, *, centre: float, deviation: float, width: float) -> Contour | None:
