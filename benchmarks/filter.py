@@ -125,7 +125,8 @@ def individual(folder: Path) -> None:
         ]
         excess.append(found[record] / compose(parts, delta=delta).epsilon - 1)
     print(
-        f"  above compose on {len(excess)} individuals: {100 * min(excess):.3f} % to {100 * max(excess):.3f} %  (bar 0 to 1)"
+    low, high = 100 * min(excess), 100 * max(excess)
+    print(f"  above compose on {len(excess)} individuals: {low:.3f} % to {high:.3f} %  (bar 0 to 1)")
     )
 
 

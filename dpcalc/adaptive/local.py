@@ -124,6 +124,8 @@ def duplicate_error(log: LongLog, step: int, name: object) -> InputError:
 
 def finish_run(run: Run, log: Log) -> None:
     """The checks that need the whole log, with the line of what they find."""
+    if not run.steps.labels:
+        raise InputError("the log holds no steps", where=log.source.name)
     try:
         run.finish()
     except MissingStep as gap:

@@ -114,7 +114,10 @@ def test_an_absent_record_does_not_take_part(tmp_path: Path, arrow: bool) -> Non
         ("step,id,norm\n0,a,1\n0,b,-1\n", r"log:3: expected norm in \[0, inf\), got -1"),
         ("step,id,norm\n0,a,1\n0,b,inf\n", r"log:3: expected norm in \[0, inf\), got inf"),
         ("step,id,norm\n0,1,1\n0,2,abc\n", r"log:3: expected a number in column norm, got 'abc'"),
-        ("step,id,norm\n0,1,1\nx,2,1\n", r"log:3: expected a number in column step, got 'x'"),
+        ("step,id,norm\n0,1,1\nx,2,1\n", r"log:3: expected a whole number in column step, got 'x'"),
+        ("step,id,norm\n0,1,1\n0.5,2,1\n", r"log:3: expected a whole number in column step, got '0.5'"),
+        (f"step,id,norm\n{10**30},1,1\n", r"log:2: expected a whole number in column step"),
+        ("step,id,norm,norm\n0,1,1,2\n", r"log:1: expected each column once, got norm twice"),
         ("step,id,norm\n0,1,1\n0,2,\n", r"log:3: expected a number in column norm, got ''"),
         ("step,id,norm\n0,1,1\n0,,1\n", r"log:3: expected an id, got none"),
         ("step,id,norm\n0,1,1\n0,2\n", r"log:3: expected 3 fields, got 2"),
@@ -161,6 +164,13 @@ def test_files_that_are_cut_short_are_refused(tmp_path: Path, name: str) -> None
     path.write_bytes(data[: int(len(data) * 0.8)])
     with pytest.raises(InputError, match=name):
         carry_out(REQUEST, str(path))
+
+
+def test_archives_without_the_array_are_refused(tmp_path: Path) -> None:
+    for arrays in ({}, {"a": NORMS, "b": NORMS}):
+        np.savez(tmp_path / "log.npz", **arrays)
+        with pytest.raises(InputError, match="expected one array"):
+            carry_out(REQUEST, str(tmp_path / "log.npz"))
 
 
 def test_sampling_needs_every_record_at_every_step(tmp_path: Path) -> None:

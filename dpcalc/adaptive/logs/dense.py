@@ -75,9 +75,9 @@ def open_dense(source: Source) -> DenseLog:
 
 def _npz(source: Source) -> DenseLog:
     with source.open() as stream, zipfile.ZipFile(stream) as archive:
-        names = [name.removesuffix(".npy") for name in archive.namelist()]
-    wanted = "norms" if "norms" in names else names[0]
-    if len(names) != 1 and wanted != "norms":
+        names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+    wanted = "norms" if "norms" in names or not names else names[0]
+    if len(names) != 1 and "norms" not in names:
         found = ", ".join(names) or "none"
         raise InputError(f"expected one array, or one that is called norms, got {found}", where=source.name)
 

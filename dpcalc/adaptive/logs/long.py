@@ -92,16 +92,19 @@ class LongLog:
 
     def checked(self, line: int, step: object, name: object, value: object) -> Row:
         """A row from raw fields; anything that is not a whole step, a name and a number ≥ 0 is an error."""
-        try:
-            number, whole = float(value), int(step)  # type: ignore[arg-type,call-overload]
-        except (TypeError, ValueError):
-            bad = value if _is_number(step) else step
-            column = self.columns.value if bad is value else "step"
-            raise InputError(f"expected a number in column {column}, got {bad!r}", where=self.where(line)) from None
+        if not _is_number(value):
+            found = f"expected a number in column {self.columns.value}, got {value!r}"
+            raise InputError(found, where=self.where(line))
+        whole = _whole(step)
+        if whole is None:
+            raise InputError(f"expected a whole number in column step, got {step!r}", where=self.where(line))
+        number = float(value)  # type: ignore[arg-type]
         if not 0 <= number < float("inf"):
             raise InputError(f"expected {self.columns.value} in [0, inf), got {value}", where=self.where(line))
         if self.columns.id is not None and (name is None or name == ""):
             raise InputError("expected an id, got none", where=self.where(line))
+        if isinstance(name, (list, dict, bool)):
+            raise InputError(f"expected an id that is a number or a string, got {name!r}", where=self.where(line))
         return Row(line, whole, name, number)
 
 
@@ -114,6 +117,9 @@ def open_long(source: Source, *, quantities: Sequence[str], individual: bool) ->
         return LongLog(source, Columns(quantities[0], None, None), (quantities[0],))
     value = next((name for name in quantities if name in header), None)
     missing = [name for name in (("step", "id") if individual else ()) if name not in header]
+    twice = [name for name in ("step", "id", value) if header.count(name or "") > 1]
+    if twice:
+        raise InputError(f"expected each column once, got {twice[0]} twice", where=f"{source.name}:1")
     if value is None or missing:
         wanted = ["step", "id"] if individual else []
         expected = ",".join([*wanted, " or ".join(quantities)])
@@ -216,9 +222,9 @@ def _batch(log: LongLog, place: dict[str, int], columns: list[Any], done: int) -
             steps = np.arange(done, done + values.size)
         else:
             given = np.asarray(columns[place["step"]], dtype=np.float64)
-            steps = given.astype(np.int64)
-            if not np.array_equal(steps, given):
+            if not np.all((np.abs(given) < 2**53) & (given == np.rint(given))):
                 raise ValueError
+            steps = given.astype(np.int64)
     except (ValueError, OverflowError):
         log.locate()
     if log.columns.id is None:
@@ -286,10 +292,6 @@ def _json_rows(log: LongLog) -> Iterator[Row]:
             if line.strip():
                 found = _json_object(line, log.where(index + 1))
                 step = index if log.columns.step is None else found.get("step")
-                if isinstance(step, float) and step == int(step):
-                    step = int(step)
-                if not isinstance(step, int):
-                    raise InputError(f"expected a whole number as step, got {step!r}", where=log.where(index + 1))
                 yield log.checked(index + 1, step, found.get("id"), found.get(log.columns.value))
 
 
@@ -390,7 +392,17 @@ def _is_number(text: object) -> bool:
         float(text)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return False
-    return True
+    return not isinstance(text, bool)
+
+
+def _whole(text: object) -> int | None:
+    """A step number; None for anything that is not one, or that does not fit into 64 bits."""
+    try:
+        whole = int(text)  # type: ignore[call-overload]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    exact = not isinstance(text, bool) and not (isinstance(text, float) and text != whole)
+    return whole if exact and abs(whole) < 2**63 else None
 
 
 _HEADERS: dict[str, Callable[[Source], tuple[str, ...] | None]] = {
