@@ -18,7 +18,7 @@ Parts = Sequence[tuple[Pair, int]]
 
 # Relative accuracy that the integral claims for δ where it answers at all.
 ACCURACY = 1e-7
-_MOST_POINTS = 4000
+_MOST_POINTS = 800
 
 
 def composed_log_mgf(parts: Parts, exponents: Complexes) -> Complexes | None:
@@ -78,7 +78,7 @@ def contour_through(parts: Parts, *, centre: float, deviation: float, width: flo
         return None
     spacing = 2 * np.pi / max(1.5 * width, 40 / centre)
     height = 9.0 / max(deviation, 1e-300)
-    for _ in range(5):
+    for _ in range(3):
         count = int(np.ceil(height / spacing)) + 1
         if not 1 < count <= _MOST_POINTS:
             return None
