@@ -108,7 +108,9 @@ def _costs(entries: Sequence[Entry], guarantee: Guarantee, question: Question) -
         return (Cost(entries[0], guarantee.epsilon, 1.0),)
     if delta is None or not 0 < delta < 1:
         return tuple(Cost(entry, None, None) for entry in entries)
-    orders = np.array(DEFAULT_ORDERS)
+    # RDP at the order that decides the total, where the shares are read off, and above it, where one entry's ε is.
+    deciding = _deciding_order(guarantee, delta)
+    orders = deciding * np.array([1.0, 2.0, 6.0])
     curves = {part: part[1] * part[0].rdp(orders) for part in {(entry.mechanism, entry.count) for entry in entries}}
     tight = len(curves) <= _TIGHT_ENTRIES
     alone = replace(question, delta=delta, epsilon=None)
@@ -117,22 +119,22 @@ def _costs(entries: Sequence[Entry], guarantee: Guarantee, question: Question) -
         for part, curve in curves.items()
     }
     epsilons = [own[entry.mechanism, entry.count] for entry in entries]
-    shares = _shares([curves[entry.mechanism, entry.count] for entry in entries], epsilons, delta)
+    shares = _shares([float(curves[entry.mechanism, entry.count][0]) for entry in entries], epsilons)
     return tuple(Cost(*cost) for cost in zip(entries, epsilons, shares, strict=True))
 
 
-def _shares(
-    curves: list[np.ndarray[tuple[int], np.dtype[np.float64]]], epsilons: list[float | None], delta: float
-) -> list[float | None]:
+def _deciding_order(guarantee: Guarantee, delta: float) -> float:
+    """The order that gives the smallest ε at δ for the total."""
+    orders, epsilons = zip(*guarantee.rdp, strict=True) if guarantee.rdp else (DEFAULT_ORDERS, DEFAULT_ORDERS)
+    return float(orders[int(np.argmin(rdp_epsilons(orders, epsilons, delta)))])
+
+
+def _shares(rdps: list[float], epsilons: list[float | None]) -> list[float | None]:
     """How much of the loss each entry makes up; the shares sum to one.
 
-    RDP adds, so a share is the entry's part of the sum at the order that decides at δ. Where some entry has no finite
-    RDP (a δ of its own), the shares are those of its ε.
+    RDP adds, so a share is the entry's part of the sum. Where some entry has no finite RDP (a δ of its own), the
+    shares are those of its ε.
     """
-    total = np.sum(curves, axis=0)
-    if np.isfinite(total).any() and total.min() > 0:
-        at = int(np.argmin(rdp_epsilons(np.array(DEFAULT_ORDERS), total, delta)))
-        return [float(curve[at] / total[at]) for curve in curves]
-    amounts = [epsilon or 0.0 for epsilon in epsilons]
+    amounts = rdps if all(map(math.isfinite, rdps)) else [epsilon or 0.0 for epsilon in epsilons]
     whole = math.fsum(amounts)
     return [amount / whole if 0 < whole < math.inf else None for amount in amounts]
