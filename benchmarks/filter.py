@@ -87,7 +87,7 @@ def csv(folder: Path) -> None:
     print(f"Long CSV, {len(frame):,} rows")
     baseline = timed(with_pandas)
     verdict("time against pandas, with pyarrow", timed(lambda: carry_out(request, str(path))) / baseline, 1)
-    fast, long_logs._csv_arrow = long_logs._csv_arrow, lambda log, _: long_logs._csv_plain(log)
+    fast, long_logs._csv_arrow = long_logs._csv_arrow, long_logs._csv_plain
     verdict("time against pandas, without pyarrow", timed(lambda: carry_out(request, str(path)), 1) / baseline, 6)
     long_logs._csv_arrow = fast
 
@@ -124,10 +124,8 @@ def individual(folder: Path) -> None:
             for v, n in zip(values.tolist(), counts.tolist(), strict=True)
         ]
         excess.append(found[record] / compose(parts, delta=delta).epsilon - 1)
-    print(
     low, high = 100 * min(excess), 100 * max(excess)
     print(f"  above compose on {len(excess)} individuals: {low:.3f} % to {high:.3f} %  (bar 0 to 1)")
-    )
 
 
 def bucketed_fft(norms: np.ndarray, sigma: float, rate: float, delta: float) -> float:

@@ -108,8 +108,13 @@ def _row_groups(log: LongLog) -> list[RowGroup]:
     from pyarrow import parquet
 
     found = []
+    kind = None
     for path in log.source.files():
         with parquet.ParquetFile(path) as file:
+            here = file.schema_arrow.field("id").type
+            if here != (kind or here):
+                raise InputError(f"expected ids of one type in all files, got {kind} and {here}", where=str(path))
+            kind = here
             place = file.schema_arrow.names.index("step")
             before = 0
             for number in range(file.metadata.num_row_groups):

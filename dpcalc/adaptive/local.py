@@ -72,9 +72,12 @@ def _long(log: LongLog, settings: Settings, state: Path | None, advance: Advance
     while True:
         run = _started(settings, state)
         ids = Identifiers()
-        for name in run.names or range(run.individuals):
-            ids.code(name)
-        entries = _coded(log, ids, text_ids or any(isinstance(name, str) for name in ids.names))
+        known = run.names or list(range(run.individuals))
+        text_ids = text_ids or any(isinstance(name, str) for name in known)
+        for name in known:
+            ids.code(str(name) if text_ids else name)
+        run.names = ids.names
+        entries = _coded(log, ids, text_ids)
         try:
             ordered = checked_order(entries) if in_order else sorted_on_disk(entries)
             _fold(log, ids, ordered, _Saver(run, state), advance)

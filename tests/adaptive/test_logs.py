@@ -40,7 +40,7 @@ def arrow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
     if request.param:
         pytest.importorskip("pyarrow")
     else:
-        monkeypatch.setattr(long_logs, "_csv_arrow", lambda log, _: long_logs._csv_plain(log))
+        monkeypatch.setattr(long_logs, "_csv_arrow", long_logs._csv_plain)
     return bool(request.param)
 
 
@@ -97,6 +97,23 @@ def test_every_format_gives_the_same(tmp_path: Path, expected: tuple[list[int], 
         else:
             parquet.write_table(table, path, row_group_size=100)
     assert outcome(carry_out(REQUEST, str(path))) == expected
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_name_is_the_same_before_and_after_the_first_one_with_letters(
+    tmp_path: Path, arrow: bool, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Integers in an early part of the log and strings in a later one must not become two people."""
+    monkeypatch.setattr(long_logs, "_CHUNK", 16)
+    monkeypatch.setattr(long_logs, "_ROWS", 2)
+    path = tmp_path / "log"
+    rows = [(step, name, 1.0) for step in range(4) for name in ([7, 8] if step < 2 else [7, "x"])]
+    if kind == "csv":
+        path.write_text(csv_text(rows))
+    else:
+        path.write_text("".join(json.dumps({"step": t, "id": i, "norm": v}) + "\n" for t, i, v in rows))
+    run = carry_out(Request(kind="gdp", sigma=1.0, norm_budget=100.0), str(path))
+    assert dict(zip(run.names or (), run.filter.totals[0].tolist(), strict=True)) == {"7": 4.0, "8": 2.0, "x": 2.0}
 
 
 def test_an_absent_record_does_not_take_part(tmp_path: Path, arrow: bool) -> None:

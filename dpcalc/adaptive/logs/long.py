@@ -144,9 +144,9 @@ def _csv_batches(log: LongLog, text_ids: bool) -> Iterator[Batch]:
     try:
         import pyarrow.csv  # noqa: F401
     except ImportError:
-        return _csv_plain(log)
+        return _csv_plain(log, text_ids)
     if log.columns.step is None:
-        return _csv_plain(log)
+        return _csv_plain(log, text_ids)
     return _csv_arrow(log, text_ids)
 
 
@@ -178,7 +178,7 @@ def _csv_arrow(log: LongLog, text_ids: bool) -> Iterator[Batch]:
         log.locate()
 
 
-def _csv_plain(log: LongLog) -> Iterator[Batch]:
+def _csv_plain(log: LongLog, text_ids: bool) -> Iterator[Batch]:
     width, done = len(log.header), 0
     place = {name: index for index, name in enumerate(log.header)}
     with log.source.open() as stream:
@@ -186,7 +186,7 @@ def _csv_plain(log: LongLog) -> Iterator[Batch]:
             stream.readline()
         while text := stream.read(_CHUNK):
             text += stream.readline()
-            table = _numbers(text, width)
+            table = None if text_ids else _numbers(text, width)
             columns: list[Any]
             if table is not None:
                 columns = list(table.T)
@@ -198,7 +198,7 @@ def _csv_plain(log: LongLog) -> Iterator[Batch]:
                         raise ValueError
                 except ValueError:
                     log.locate()
-            yield _batch(log, place, columns, done)
+            yield _batch(log, place, columns, done, text_ids)
             done += len(columns[0])
 
 
@@ -215,7 +215,7 @@ def _numbers(text: bytes, width: int) -> NDArray[np.float64] | None:
     return found.reshape(-1, width) if found.size == lines * width else None
 
 
-def _batch(log: LongLog, place: dict[str, int], columns: list[Any], done: int) -> Batch:
+def _batch(log: LongLog, place: dict[str, int], columns: list[Any], done: int, text_ids: bool) -> Batch:
     try:
         values = np.asarray(columns[place[log.columns.value]], dtype=np.float64)
         if log.columns.step is None:
@@ -230,22 +230,22 @@ def _batch(log: LongLog, place: dict[str, int], columns: list[Any], done: int) -
     if log.columns.id is None:
         return Batch(steps, np.zeros(values.size, dtype=np.int64), values)
     ids = columns[place["id"]]
-    if isinstance(ids, np.ndarray):
-        whole = ids.astype(np.int64)
-        return Batch(steps, whole if np.array_equal(whole, ids) else list(map(str, ids.tolist())), values)
-    if "" in ids:
-        log.locate()
-    return Batch(steps, _as_integers(ids), values)
+    if text_ids:
+        if "" in ids:
+            log.locate()
+        return Batch(steps, list(ids), values)
+    return Batch(steps, _integers(ids), values)
 
 
-def _as_integers(ids: Sequence[str]) -> Any:
-    """Integers where all names are; the strings otherwise."""
-    if all(name.isdecimal() for name in islice(ids, 8)):
-        try:
-            return np.array(list(map(int, ids)), dtype=np.int64)
-        except (ValueError, OverflowError):
-            pass
-    return list(ids)
+def _integers(ids: Any) -> NDArray[np.int64]:
+    """Names that are integers; raises TextIds for any other, so that all are read as strings."""
+    try:
+        given = np.asarray(ids) if isinstance(ids, np.ndarray) else np.array(list(map(int, ids)), dtype=np.int64)
+    except (TypeError, ValueError, OverflowError):
+        raise TextIds from None
+    if given.dtype.kind == "f" and not np.all((np.abs(given) < 2**53) & (given == np.rint(given))):
+        raise TextIds
+    return given.astype(np.int64)
 
 
 def _csv_rows(log: LongLog) -> Iterator[Row]:
@@ -295,14 +295,15 @@ def _json_rows(log: LongLog) -> Iterator[Row]:
                 yield log.checked(index + 1, step, found.get("id"), found.get(log.columns.value))
 
 
-def _json_batches(log: LongLog, _text_ids: bool) -> Iterator[Batch]:
+def _json_batches(log: LongLog, text_ids: bool) -> Iterator[Batch]:
     rows = log.rows()
     while some := list(islice(rows, _ROWS)):
         _, steps, ids, values = zip(*some, strict=True)
         names: Any = np.zeros(len(steps), dtype=np.int64)
         if log.columns.id is not None:
-            whole = all(type(name) is int for name in ids)
-            names = np.array(ids, dtype=np.int64) if whole else list(map(str, ids))
+            if not text_ids and not all(type(name) is int for name in ids):
+                raise TextIds
+            names = list(map(str, ids)) if text_ids else _integers(ids)
         yield Batch(np.array(steps, dtype=np.int64), names, np.array(values))
 
 
@@ -338,15 +339,19 @@ def _parquet_tables(log: LongLog) -> Iterator[Any]:
             raise InputError(f"not a complete log ({_first_line(error)})", where=str(path)) from None
 
 
-def _parquet_batches(log: LongLog, _text_ids: bool) -> Iterator[Batch]:
+def _parquet_batches(log: LongLog, text_ids: bool) -> Iterator[Batch]:
     done = 0
     for table in _parquet_tables(log):
         batch = arrow_batch(table, log.columns, done)
         if batch is None:
             log.locate()
-        else:
-            yield batch
-            done += len(batch.values)
+            continue
+        if log.columns.id is not None and not text_ids and not isinstance(batch.ids, np.ndarray):
+            raise TextIds
+        if log.columns.id is not None and text_ids and isinstance(batch.ids, np.ndarray):
+            batch = batch._replace(ids=list(map(str, batch.ids.tolist())))
+        yield batch
+        done += len(batch.values)
 
 
 def arrow_batch(table: Any, columns: Columns, done: int = 0) -> Batch | None:
@@ -371,6 +376,8 @@ def arrow_batch(table: Any, columns: Columns, done: int = 0) -> Batch | None:
             ids = ids.dictionary_decode()
         if pa.types.is_integer(ids.type):
             ids = ids.to_numpy(zero_copy_only=False).astype(np.int64)
+        else:
+            ids = ids.cast(pa.string())
     return Batch(steps, ids, values)
 
 
