@@ -54,9 +54,7 @@ def convert(
     gdp: Annotated[float | None, number("--gdp", help="μ of μ-GDP.", panel=_SOURCE)] = None,
     rdp: Annotated[
         list[RenyiPoint] | None,
-        parsed(
-            "--rdp", help="RDP at order α; repeat.", metavar="ALPHA,EPS", parse=RenyiPoint.parse, panel=_SOURCE
-        ),
+        parsed("--rdp", help="RDP at order α; repeat.", metavar="ALPHA,EPS", parse=RenyiPoint.parse, panel=_SOURCE),
     ] = None,
     zcdp: Annotated[float | None, number("--zcdp", help="ρ of ρ-zCDP.", panel=_SOURCE)] = None,
     dp: Annotated[

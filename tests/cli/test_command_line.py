@@ -193,7 +193,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 
 
 def test_an_unexpected_error_is_one_line_and_exit_3(dpcalc, monkeypatch) -> None:
-    import dpcalc.conversions.implied as implied
+    from dpcalc.conversions import implied
 
     def broken(*_, **__):
         raise RuntimeError("a bug")

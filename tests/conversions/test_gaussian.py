@@ -35,7 +35,7 @@ def test_epsilon_is_exact_and_never_below(mu: float, delta: float) -> None:
         assert oracle_delta(mu, 0) <= delta * (1 + 1e-12)
         return
     exact = oracle_epsilon(mu, delta, epsilon)
-    assert -1e-12 <= (epsilon - exact) / exact
+    assert (epsilon - exact) / exact >= -1e-12
     # Where ε itself is tiny it is the difference of nearly equal numbers: what δ can resolve counts.
     assert epsilon - exact <= 1e-9 * exact + 1e-15
 
