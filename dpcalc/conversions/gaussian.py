@@ -24,6 +24,9 @@ _EPSILON_ROUNDING = 2e-13
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _LOG_SQRT_2PI = 0.5 * np.log(2 * np.pi)
 
+# Beyond this, μ² is not a number any more: no ε can be vouched for.
+_MU_OVERFLOW = 1e150
+
 
 def _mills(x: Floats) -> Floats:
     ratio: Floats = np.sqrt(np.pi / 2) * erfcx(x / np.sqrt(2))
@@ -69,10 +72,10 @@ def _like_input(value: Floats) -> Any:
 def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Any:
     """Upper bound on δ at ε of a μ-GDP mechanism, above the exact value by less than 1e-12 of it."""
     mus, epsilons = _as_arrays(mu, epsilon)
-    positive = mus > 0
-    log_delta, _ = _log_profile(np.where(positive, mus, 1.0), epsilons)
+    positive, huge = mus > 0, ~(mus <= _MU_OVERFLOW)
+    log_delta, _ = _log_profile(np.where(positive & ~huge, mus, 1.0), epsilons)
     delta = np.minimum(np.exp(log_delta) * (1 + _DELTA_ROUNDING), 1.0)
-    return _like_input(np.where(positive, delta, 0.0))
+    return _like_input(np.where(huge, 1.0, np.where(positive, delta, 0.0)))
 
 
 def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Any:
@@ -81,8 +84,8 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Any:
     log δ is concave in ε (a convolution of log-concave functions), so Newton's method from the right stays right.
     """
     mus, deltas = _as_arrays(mu, delta)
-    positive = mus > 0
-    mus = np.where(positive, mus, 1.0)
+    positive, huge = mus > 0, ~(mus <= _MU_OVERFLOW)
+    mus = np.where(positive & ~huge, mus, 1.0)
     target = np.log(deltas)
     at_zero, _ = _log_profile(mus, np.zeros_like(mus))
     epsilon = mus * mus / 2 + mus * np.sqrt(np.maximum(-2 * target, 0.0))
@@ -97,7 +100,7 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Any:
             break
     _, slope = _log_profile(mus, epsilon)
     epsilon = epsilon * (1 + _EPSILON_ROUNDING) + _DELTA_ROUNDING / np.abs(slope)
-    return _like_input(np.where(positive & (target < at_zero), epsilon, 0.0))
+    return _like_input(np.where(huge, np.inf, np.where(positive & (target < at_zero), epsilon, 0.0)))
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:

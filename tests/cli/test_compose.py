@@ -172,6 +172,13 @@ def test_bad_usage_is_one_line_and_exit_code_two(dpcalc: Run, arguments: tuple[s
     assert len(outcome.err.strip().splitlines()) <= 2
 
 
+@pytest.mark.parametrize("mechanism", ["gaussian,noise_multiplier=1e-300", "gaussian,noise_multiplier=1e-160,count=9"])
+def test_noise_too_small_to_compute_with_is_never_called_private(dpcalc: Run, mechanism: str) -> None:
+    assert dpcalc("compose", "-m", mechanism, "--delta", "1e-5", "-f", "json").json["epsilon"] == "inf"
+    assert dpcalc("compose", "-m", mechanism, "--epsilon", "1", "-f", "json").json["delta"] == 1
+    assert dpcalc("compose", "-m", mechanism, "--delta", "1e-5", "--max-epsilon", "1e300").code == 1
+
+
 def test_specs_that_state_different_deltas_need_the_option(dpcalc: Run, tmp_path: Path) -> None:
     paths = [tmp_path / "one.yaml", tmp_path / "two.yaml"]
     for path, delta in zip(paths, ("1e-5", "1e-6"), strict=True):
