@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+import numpy as np
+
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Floats, Mechanism, Pair
 from dpcalc.mechanisms.pairs import GaussianPair
@@ -40,7 +42,8 @@ class Gaussian(Mechanism):
         return True
 
     def rdp(self, orders: Floats) -> Floats:
-        return orders / (2 * self.noise_multiplier**2)
+        with np.errstate(divide="ignore", over="ignore"):  # infinite where the noise is too small to be squared
+            return np.asarray(orders / (2 * self.noise_multiplier**2))
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair
