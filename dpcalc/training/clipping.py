@@ -53,7 +53,9 @@ class Clipping(Protocol):
 
 def scale_to(norms: Floats, limit: Floats | float) -> Floats:
     """The factors that bring gradients of these norms to `limit`, where they exceed it."""
-    return np.minimum(1, limit * _MARGIN / np.maximum(norms, np.finfo(np.float64).tiny))
+    target = limit * _MARGIN
+    scales: Floats = target / np.maximum(norms, np.maximum(target, np.finfo(np.float64).tiny))
+    return scales
 
 
 class FixedClip:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpcalc.errors import InputError
-from dpcalc.training.clipping import FixedClip, OnlineClip, QuantileClip
+from dpcalc.training.clipping import FixedClip, OnlineClip, QuantileClip, scale_to
 
 NORMS = np.array([0.0, 1e-3, 0.5, 1.0, 1.5, 10.0, 1e6])
 
@@ -42,6 +42,13 @@ def test_a_step_is_one_gaussian_of_the_runs_noise_multiplier(strategy):
     shares = strategy.spent(NORMS)
     assert shares.max() <= strategy.clip
     assert shares.max() == pytest.approx(strategy.clip, rel=1e-12)
+
+
+@pytest.mark.parametrize("limit", [0.0, 1e-300, 1.0, 100.0, 1e300])
+def test_scaling_never_overflows_and_never_enlarges(limit):
+    scales = scale_to(NORMS, limit)
+    assert ((scales >= 0) & (scales <= 1)).all()
+    assert (scales * NORMS <= limit).all()
 
 
 def test_the_online_split_of_the_paper_leaves_one_percent_more_noise_for_the_gradient():
