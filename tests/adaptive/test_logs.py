@@ -8,9 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpcalc.adaptive.logs import long as long_logs
 from dpcalc.adaptive.logs import ordering
+from dpcalc.adaptive.logs.decimals import parse_decimals
 from dpcalc.adaptive.request import Request, carry_out
 from dpcalc.adaptive.run import Run
 from dpcalc.errors import InputError
@@ -97,6 +100,17 @@ def test_every_format_gives_the_same(tmp_path: Path, expected: tuple[list[int], 
         else:
             parquet.write_table(table, path, row_group_size=100)
     assert outcome(carry_out(REQUEST, str(path))) == expected
+
+
+@given(st.lists(st.decimals(0, 10**6, places=7).map("{:f}".format) | st.integers(0, 10**15 - 1).map(str), min_size=1))
+def test_decimals_are_rounded_as_python_rounds_them(numbers: list[str]) -> None:
+    (found,) = parse_decimals("\n".join(numbers).encode(), 1) or ([],)
+    assert list(found) == [float(number) for number in numbers]
+
+
+@pytest.mark.parametrize("text", ["1,2\n3\n", "1\n2,3\n", "1,1.2.3\n", "1,.\n", "1,\n", "1,a\n", "1,1e5\n" * 99])
+def test_anything_but_plain_decimals_is_left_to_others(text: str) -> None:
+    assert parse_decimals(text.encode(), 2) is None
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
@@ -211,3 +225,9 @@ def test_the_run_does_not_depend_on_the_size_of_blocks(tmp_path: Path, monkeypat
     whole = outcome(carry_out(REQUEST, str(tmp_path / "log.npy")))
     monkeypatch.setattr(dense, "_ENTRIES", 90)
     assert outcome(carry_out(REQUEST, str(tmp_path / "log.npy"))) == whole
+
+
+def test_a_few_numbers_may_be_written_otherwise() -> None:
+    (found,) = parse_decimals(b"0.5\n1e-05\n" + b"2\n" * 98 + b"nan\n", 1) or ([],)
+    assert found[:3].tolist() == [0.5, 1e-05, 2]
+    assert np.isnan(found[-1])

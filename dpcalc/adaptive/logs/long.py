@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcalc.adaptive.logs.decimals import parse_decimals
 from dpcalc.adaptive.logs.source import Source
 from dpcalc.errors import InputError
 
-_CHUNK = 16 << 20
+_CHUNK = 4 << 20
 _ROWS = 1 << 20
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
@@ -186,11 +187,8 @@ def _csv_plain(log: LongLog, text_ids: bool) -> Iterator[Batch]:
             stream.readline()
         while text := stream.read(_CHUNK):
             text += stream.readline()
-            table = None if text_ids else _numbers(text, width)
-            columns: list[Any]
-            if table is not None:
-                columns = list(table.T)
-            else:
+            columns: list[Any] | None = None if text_ids else _numbers(text, width)
+            if columns is None:
                 try:
                     rows = list(csv.reader(io.StringIO(text.decode(), newline="")))
                     columns = list(zip(*rows, strict=True))
@@ -198,21 +196,25 @@ def _csv_plain(log: LongLog, text_ids: bool) -> Iterator[Batch]:
                         raise ValueError
                 except ValueError:
                     log.locate()
+                    return
             yield _batch(log, place, columns, done, text_ids)
             done += len(columns[0])
 
 
-def _numbers(text: bytes, width: int) -> NDArray[np.float64] | None:
-    """The lines as a table of numbers, or None if anything else is in them."""
+def _numbers(text: bytes, width: int) -> list[Any] | None:
+    """The lines as columns of numbers, or None if anything else is in them."""
+    text = text.replace(b"\r\n", b"\n")
+    plain = parse_decimals(text, width)
+    if plain is not None:
+        return list(plain)
     lines = text.count(b"\n") + (not text.endswith(b"\n"))
-    joined = text.replace(b"\r\n", b"\n").rstrip(b"\n").replace(b"\n", b",")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            found = np.fromstring(joined.decode(), sep=",")
+            found = np.fromstring(text.rstrip(b"\n").replace(b"\n", b",").decode(), sep=",")
         except (DeprecationWarning, ValueError):
             return None
-    return found.reshape(-1, width) if found.size == lines * width else None
+    return list(found.reshape(-1, width).T) if found.size == lines * width else None
 
 
 def _batch(log: LongLog, place: dict[str, int], columns: list[Any], done: int, text_ids: bool) -> Batch:
