@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from dpcalc.errors import InputError
@@ -171,3 +172,22 @@ def test_epsilon_so_far_grows_to_an_upper_bound_of_the_whole():
     values = [so_far(step) for step in (1, 10, 100, 200)]
     assert values == sorted(values)
     assert values[-1] >= _epsilon(settings)
+
+
+def test_a_clipped_step_with_ten_classes_can_expand():
+    """Why: with the settings of Bok et al., two runs on equal data can move apart, so no c < 1 holds for all data."""
+    generator = np.random.default_rng(0)
+    largest, squared = 0.0, 8.0**2 + 1
+    for _ in range(4000):
+        scores = 4 * generator.standard_normal(10)
+        odds = np.exp(scores - scores.max())
+        chances = odds / odds.sum()
+        residual = chances - np.eye(10)[generator.integers(10)]
+        length = np.linalg.norm(residual)
+        if length * squared**0.5 <= 5:
+            continue
+        hessian = np.diag(chances) - np.outer(chances, chances)
+        across = np.eye(10) - np.outer(residual, residual) / length**2
+        derivative = 5 / (length * squared**0.5) * across @ hessian * squared
+        largest = max(largest, np.linalg.norm(np.eye(10) - 0.05 * (derivative + 0.002 * np.eye(10)), 2))
+    assert largest > 1.01
