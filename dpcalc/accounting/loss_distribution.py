@@ -27,7 +27,7 @@ Parts = Sequence[tuple[Pair, int]]
 Side = Literal["upper", "lower"]
 
 _SPARE = 1e-6  # share of δ given away to truncation
-_LOG_BLOCK = -45.0  # log of the tilted probability left outside the window of a block
+_LOG_BLOCK = -32.0  # log of the tilted probability left outside the window of a block
 _MOST_KEPT = 4_000_000  # cells kept between the two bounds
 _ROUNDING = 4e-16  # relative error of a loss at an edge
 
@@ -119,7 +119,11 @@ class LossDistribution:
             if size == 1:
                 grids.append((grid, count))
                 continue
-            for block_size, blocks in ((size, count // size), (count % size, 1)):
+            rest = count % size
+            if rest and plan.is_few(rest, count):
+                grids.append((self._discretised(pair, side, plan.step, delta).tilted(theta), rest))
+                rest = 0
+            for block_size, blocks in ((size, count // size), (rest, 1)):
                 if block_size:
                     pilot = self._block_pilot(pair, block_size)
                     window = pilot.window(theta, _LOG_BLOCK, log_spare - float(np.log(self.steps)))

@@ -13,9 +13,10 @@ from dpcalc.mechanisms.base import Floats, Pair
 
 _MAGNITUDES = 10.0 ** np.arange(-15.0, 7.0, 0.08)
 _COARSE = np.concatenate((-_MAGNITUDES[::-1], [0.0], _MAGNITUDES))
-_SHARES = np.concatenate((np.geomspace(1e-9, 2e-3, 150), np.linspace(2e-3, 1.0, 500)[1:]))
+_SHARES = np.concatenate((np.geomspace(1e-9, 3e-3, 110), np.linspace(3e-3, 1.0, 300)[1:]))
 _MOST_PAIRS = 32
-_SCALES = np.geomspace(1e-5, 100, 44)
+_SCALES = np.geomspace(1e-5, 100, 24)
+_NEARBY = np.geomspace(0.5, 2.0, 11)  # between neighbours of these
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class Pilot:
         with np.errstate(divide="ignore"):
             self.logs = np.log(np.stack([sketch.masses for sketch in outlines]))
         self._bounds: dict[tuple[float, float], Window] = {}
+        self._saddles: dict[tuple[str, float], Saddle] = {}
         picked = np.array([float(count) for _, count in chosen])
         self.counts = picked * (float(sum(count for _, count in parts)) / picked.sum())
 
@@ -100,7 +102,7 @@ class Pilot:
         """The same for so many runs of a single pair."""
         pilot = object.__new__(Pilot)
         pilot.losses, pilot.logs, pilot.counts = self.losses, self.logs, np.array([float(count)])
-        pilot._bounds = {}
+        pilot._bounds, pilot._saddles = {}, {}
         return pilot
 
     def cumulants(self, theta: float) -> tuple[float, float, float]:
@@ -142,18 +144,22 @@ class Pilot:
 
     def saddle_for_delta(self, log_delta: float) -> Saddle:
         """The saddle point of the ≥ 0 ε at which δ is about the one asked for."""
-        at = self._search(lambda saddle: saddle.log_delta > log_delta)
-        return at if at.epsilon >= 0 else self.saddle_for_epsilon(0.0)
+        if ("delta", log_delta) not in self._saddles:
+            at = self._search(lambda saddle: saddle.log_delta > log_delta)
+            self._saddles["delta", log_delta] = at if at.epsilon >= 0 else self.saddle_for_epsilon(0.0)
+        return self._saddles["delta", log_delta]
 
     def saddle_for_epsilon(self, epsilon: float) -> Saddle:
         """The saddle point of an ε."""
-        return self._search(lambda saddle: saddle.epsilon < epsilon)
+        if ("epsilon", epsilon) not in self._saddles:
+            self._saddles["epsilon", epsilon] = self._search(lambda saddle: saddle.epsilon < epsilon)
+        return self._saddles["epsilon", epsilon]
 
     def _search(self, too_small: Callable[[Saddle], bool]) -> Saddle:
         low, high = np.log(1e-7), np.log(1e9)
         # Beyond the tilt that puts everything at the largest loss there is nothing to find.
         top = float(self.counts @ np.where(np.isfinite(self.logs), self.losses, -np.inf).max(axis=1))
-        for _ in range(40):
+        for _ in range(26):
             middle = (low + high) / 2
             saddle = self.saddle_at(float(np.exp(middle)))
             if too_small(saddle) and saddle.mean < top * (1 - 1e-4):
@@ -178,17 +184,19 @@ class Pilot:
         if (theta, log_mass) not in self._bounds:
             k, mean, variance = self.cumulants(theta)
             deviation = max(math.sqrt(variance), 1e-300)
-            tilts = _SCALES / deviation
-            high = (self._cumulant_at(theta + tilts) - k - log_mass) / tilts
-            low = (self._cumulant_at(theta - tilts) - k - log_mass) / tilts
-            up, down = int(np.argmin(high)), int(np.argmin(low))
-            self._bounds[theta, log_mass] = Window(
-                min(-float(low[down]), mean - deviation),
-                -float(tilts[down]),
-                max(float(high[up]), mean + deviation),
-                float(tilts[up]),
-            )
+            high, up = self._best_tilt(theta, k + log_mass, _SCALES / deviation)
+            low, down = self._best_tilt(theta, k + log_mass, -_SCALES / deviation)
+            self._bounds[theta, log_mass] = Window(min(low, mean - deviation), down, max(high, mean + deviation), up)
         return self._bounds[theta, log_mass]
+
+    def _best_tilt(self, theta: float, level: float, tilts: Floats) -> tuple[float, float]:
+        """The closest (K(θ+s) - level) / s over tilts s of one sign and, once more, between the neighbours of the best."""
+        for nearby in (_NEARBY, None):
+            reach = (self._cumulant_at(theta + tilts) - level) / tilts
+            best = int(np.argmin(reach * np.sign(tilts)))
+            if nearby is not None:
+                tilts = tilts[best] * nearby
+        return float(reach[best]), float(tilts[best])
 
     def _cumulant_at(self, thetas: Floats) -> Floats:
         total = np.zeros_like(thetas)

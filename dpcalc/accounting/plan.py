@@ -26,8 +26,15 @@ class Plan:
     at_limit: bool
 
     def block(self, count: int) -> int:
-        """How many copies of a mechanism are composed on the fine grid first; 1 for none."""
-        return min(self.block_size, count)
+        """How many copies of a mechanism are composed on the fine grid first; 1 for none. Few are to be left over."""
+        if self.block_size == 1 or count <= self.block_size:
+            return min(self.block_size, count)
+        sizes = range(-(-4 * self.block_size // 5), self.block_size * 6 // 5 + 1)
+        return min(sizes, key=lambda size: (count % size, abs(size - self.block_size)))
+
+    def is_few(self, rest: int, count: int) -> bool:
+        """Whether so many of the copies can go on the coarse grid right away at little loss."""
+        return rest * self.factor**2 <= 0.1 * count
 
 
 def make_plan(
