@@ -18,6 +18,9 @@ ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace-one")
 # From the strongest claim to the weakest: a combination is as weak as its weakest part.
 _STATUSES: tuple[Status, ...] = ("certified", "numerical", "approximate")
 
+# A limit is kept up to rounding in the last digits: 0.1 + 0.2 is within 0.3.
+_NOISE = 1e-12
+
 DEFAULT_ORDERS: tuple[float, ...] = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
 
 
@@ -95,7 +98,7 @@ class Budget:
             value: float | None = getattr(guarantee, quantity)
             if value is None:
                 lines.append(f"{quantity} is not known for this result, so its limit {limit:g} is not shown to hold")
-            elif not value <= limit:
+            elif not value <= limit * (1 + _NOISE):
                 lines.append(f"{quantity} = {value:.6g} is over its limit {limit:g}")
         return tuple(lines)
 

@@ -146,8 +146,8 @@ def budget_section(result: Result) -> Section | None:
     for name, limit in limits.items():
         quantity = name.removeprefix("max_")
         value = getattr(result.guarantee, quantity)
-        kept = value is not None and value <= limit
-        rows.append((quantity, rounded_up(value), f"{limit:g}", "within" if kept else "OVER"))
+        over = any(line.startswith(quantity) for line in result.budget.exceeded(result.guarantee))
+        rows.append((quantity, rounded_up(value), f"{limit:g}", "OVER" if over else "within"))
     return Section(title="Budget", columns=("quantity", "value", "limit", "verdict"), rows=tuple(rows))
 
 

@@ -146,7 +146,7 @@ def _answer(parts: Parts, question: _Question, accountant: Accountant) -> _Answe
         return _by_gdp(parts, question)
     best = _by_loss_distribution(parts, question)
     candidates = [best]
-    if best.lower is None or not best.upper - best.lower <= question.tolerance * best.upper:
+    if best.lower is None or math.isinf(best.upper) or not best.upper - best.lower <= question.tolerance * best.upper:
         candidates.append(_by_rdp(parts, question))
         if composed_mu(parts) is not None:
             candidates.append(_by_gdp(parts, question))

@@ -13,7 +13,8 @@ import numpy as np
 from dpcalc.conversions import pure_dp_mu, pure_dp_rdp, pure_dp_rho
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Floats, Mechanism, Pair
-from dpcalc.mechanisms.pairs import PointPair, log_mgf_rdp
+from dpcalc.mechanisms.pairs import PointPair
+from dpcalc.mechanisms.transforms import log_mgf_rdp
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive, expect_whole
 
 # Noise further out than this many standard deviations (1e-136 of it) counts as an infinite loss.

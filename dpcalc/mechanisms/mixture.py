@@ -37,7 +37,7 @@ class MixturePair:
             # ReversedPair asks at -1-λ, which is E_Q under the other direction: one formula serves both.
             return np.asarray(subsampled_log_mgf(exponents, 1 / self.pair.mu, self.rate, "remove"))
         if isinstance(self.pair, PointPair):
-            return self._mixed_points(self.pair).log_mgf(exponents)
+            return self.pair.mixed(self.rate).log_mgf(exponents)
         return None
 
     def has_atoms(self) -> bool:
@@ -45,12 +45,6 @@ class MixturePair:
 
     def spacing(self) -> float | None:
         return self.pair.spacing() if self.rate == 1.0 else None
-
-    def _mixed_points(self, base: PointPair) -> PointPair:
-        losses = np.log1p(self.rate * np.expm1(base.losses))
-        return PointPair(
-            losses, (1 - self.rate) * base.q + self.rate * base.p, base.q, base.p_infinite, base.q_infinite
-        )
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,31 @@ class PointPair:
         summed: Complexes = np.log(np.exp(terms - top[..., None]).sum(axis=-1)) + top
         return summed
 
+    def mixed(self, rate: float) -> PointPair:
+        """((1-q)Q + qP, Q)."""
+        # Where only Q has mass, the mixture has (1-q) of it.
+        losses = np.append(np.log1p(-rate) if rate < 1 else -np.inf, np.log1p(rate * np.expm1(self.losses)))
+        q = np.append(self.q_infinite, self.q)
+        p = (1 - rate) * q + rate * np.append(0.0, self.p)
+        inside = p > 0
+        return PointPair(losses[inside], p[inside], q[inside], rate * self.p_infinite, float(q[~inside].sum()))
+
+    def reversed(self) -> PointPair:
+        """(Q, P)."""
+        return PointPair(-self.losses[::-1], self.q[::-1], self.p[::-1], self.q_infinite, self.p_infinite)
+
+    def rdp(self, orders: Floats) -> Floats | None:
+        """Upper bounds on the Rényi divergence at each order: log(1 + Σp(e^{λl} - 1))/λ, its rounding added."""
+        if self.p_infinite > 0:
+            return None
+        exponents = np.multiply.outer(orders - 1, self.losses)
+        changes = self.p * np.expm1(np.minimum(exponents, 1.0))
+        near = np.log1p(np.maximum(changes.sum(axis=-1) + 1e-15 * np.abs(changes).sum(axis=-1), 0.0))
+        transform = self.log_mgf((orders - 1).astype(np.complex128))
+        assert transform is not None
+        far = transform.real + 1e-14 * (1 + np.abs(exponents).max(axis=-1))
+        return np.asarray(np.where(exponents.max(axis=-1) <= 1.0, near, far) / (orders - 1) * (1 + 1e-12))
+
     def has_atoms(self) -> bool:
         return True
 
@@ -99,17 +124,6 @@ class ReversedPair:
 
     def spacing(self) -> float | None:
         return self.pair.spacing()
-
-
-def log_mgf_rdp(pairs: tuple[Pair, Pair], orders: Floats) -> Floats | None:
-    """The Rényi divergence of the worse pair at each order, a shade above its quadrature; None without a transform."""
-    worst = np.zeros_like(orders)
-    for pair in dict.fromkeys(pairs):
-        value = pair.log_mgf((orders - 1).astype(np.complex128))
-        if value is None:
-            return None
-        worst = np.maximum(worst, value.real / (orders - 1))
-    return np.asarray(worst * (1 + 1e-11))
 
 
 def point_pair_of_profile(losses: Floats, profile: Floats) -> PointPair:

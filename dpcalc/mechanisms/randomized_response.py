@@ -14,8 +14,9 @@ from dpcalc.conversions import pure_dp_mu, pure_dp_rdp, pure_dp_rho
 from dpcalc.errors import IncompatibleError, InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Floats, Mechanism, Pair
-from dpcalc.mechanisms.pairs import PointPair, log_mgf_rdp
+from dpcalc.mechanisms.pairs import PointPair
 from dpcalc.mechanisms.pure import pure_dp_pair
+from dpcalc.mechanisms.transforms import log_mgf_rdp
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive, expect_whole
 
 

@@ -14,7 +14,8 @@ from dpcalc.errors import IncompatibleError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Floats, Mechanism, Pair
 from dpcalc.mechanisms.mixture import MixturePair, SymmetrisedPair, group_of_two
-from dpcalc.mechanisms.pairs import GaussianPair, ReversedPair, log_mgf_rdp
+from dpcalc.mechanisms.pairs import GaussianPair, ReversedPair
+from dpcalc.mechanisms.transforms import log_mgf_rdp
 from dpcalc.mechanisms.validation import expect_rate
 
 
