@@ -55,7 +55,7 @@ class EngineChoice(str, Enum):
     dask = "dask"
 
 
-@command(example="dpcalc filter norms.npy --filter gdp --noise-multiplier 10 --clip 1 --epsilon 1 --delta 1e-5")
+@command(example="dpcalc filter examples/filter-norms.csv --filter gdp --sigma 4 --epsilon 4 --delta 1e-5")
 def filter(
     log: Annotated[
         str,
