@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dpcalc.accounting.compose import compose, estimated_epsilon, upper_epsilon
 from dpcalc.errors import CertificationError, InputError
@@ -59,7 +59,7 @@ def calibrate(
         value=value,
         guarantee=guarantee,
         too_much=beyond,
-        too_much_epsilon=upper_epsilon(build(beyond), delta, tolerance),
+        too_much_epsilon=search.upper(beyond),
     )
 
 
@@ -71,10 +71,17 @@ class _Search:
     increasing: bool
     integer: bool
     tolerance: float
+    _known: dict[float, float] = field(default_factory=dict)
+
+    def upper(self, value: float) -> float:
+        """The certified ε at a value."""
+        if value not in self._known:
+            self._known[value] = upper_epsilon(self.build(value), self.delta, self.tolerance)
+        return self._known[value]
 
     def fits(self, value: float) -> bool:
         """Whether the composition at a value is certified within the target."""
-        return upper_epsilon(self.build(value), self.delta, self.tolerance) <= self.epsilon
+        return self.upper(value) <= self.epsilon
 
     def estimate(self, value: float) -> float:
         """log(ε / target) at a value, fast and not certified; infinite ones count as very large."""
@@ -90,10 +97,8 @@ class _Search:
     def expect_solution(self, safe: float, greedy: float) -> None:
         """Raise unless the target lies between the two ends of the range."""
         if self.estimate(safe) > -0.1 and not self.fits(safe):
-            least = upper_epsilon(self.build(safe), self.delta, self.tolerance)
-            raise InputError(
-                f"no solution: even at the most private value {safe:g} epsilon is {least:.6g}, above {self.epsilon:g}."
-            )
+            least = f"epsilon is {self.upper(safe):.6g}, above {self.epsilon:g}"
+            raise InputError(f"no solution: even at the most private value {safe:g} {least}.")
         if self.estimate(greedy) < 0.1 and self.fits(greedy):
             raise InputError(
                 f"no solution: epsilon stays below {self.epsilon:g} up to the least private value {greedy:g}."
@@ -123,22 +128,38 @@ class _Search:
         return min(max(-at_low / max(at_high - at_low, 1e-300), 1e-3), 1 - 1e-3)
 
     def real(self, safe: float, greedy: float) -> float:
-        """A certified value less than a nudge away from the estimated root."""
-        found, over = self.root(safe, greedy)
+        """A certified value that a nudge would take over the target."""
+        value = self._near_the_root(safe, greedy)
+        while self.fits(self.beyond(value)):  # the estimate led to a value that is more private than it need be
+            value = self._bisect(value, self._too_much(value, greedy))
+        return value
+
+    def _near_the_root(self, safe: float, greedy: float) -> float:
+        """A certified value, less than a nudge away from the estimated root where the bound is as tight as that."""
+        _, over = self.root(safe, greedy)
         direction = 1.0 if safe > greedy else -1.0
         for shift in (1.5e-4, 3e-4, 5e-4, 8e-4):
             value = over * (1 + direction * shift)
             if self.fits(value):
                 return value
-        # The certified bound is too loose here for the estimate to lead: bisect on the bound itself.
-        return self._bisect(min(max(found, min(safe, greedy)), max(safe, greedy)), safe, greedy)
+        return self._bisect(safe, value)
 
-    def _bisect(self, start: float, safe: float, greedy: float) -> float:
-        good, bad = math.log(safe), math.log(start if not self.fits(start) else greedy)
-        while abs(good - bad) > _NUDGE / 4:
-            middle = (good + bad) / 2
-            good, bad = (middle, bad) if self.fits(math.exp(middle)) else (good, middle)
-        return math.exp(good)
+    def _too_much(self, value: float, greedy: float) -> float:
+        """A less private value that does not fit, sought in growing strides."""
+        stride = _NUDGE
+        while abs(math.log(greedy / value)) > stride:
+            further = value * math.exp(stride if self.increasing else -stride)
+            if not self.fits(further):
+                return further
+            stride *= 2
+        return greedy
+
+    def _bisect(self, good: float, bad: float) -> float:
+        """The last certified value between one that fits and one that does not, to a quarter of a nudge."""
+        while abs(math.log(good / bad)) > _NUDGE / 4:
+            middle = math.sqrt(good) * math.sqrt(bad)
+            good, bad = (middle, bad) if self.fits(middle) else (good, middle)
+        return good
 
     def whole(self, safe: float, greedy: float) -> float:
         """The last integer before the certified bound passes the target."""

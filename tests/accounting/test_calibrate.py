@@ -54,3 +54,15 @@ def test_no_solution_says_why():
             high=10,
             integer=True,
         )
+
+
+def test_a_rough_estimate_does_not_leave_the_solution_too_private() -> None:
+    """With Laplace in the list the estimate is rough; the answer must still be tight to a nudge."""
+
+    def build(noise_multiplier):
+        return [(Laplace(scale=50.0), 12), (poisson(noise_multiplier, 512 / 100_000), 1954)]
+
+    found = calibrate(build, epsilon=2.0, delta=1e-5, increasing=False, low=1e-2, high=1e4)
+    assert found.guarantee.epsilon is not None
+    assert found.guarantee.epsilon <= 2.0 < found.too_much_epsilon
+    assert found.too_much == pytest.approx(found.value / 1.001)
