@@ -23,7 +23,7 @@ from dpcalc.training.loop import Trainer
 from dpcalc.training.privacy import account
 from dpcalc.training.settings import Settings
 
-ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
+ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 40.0, 48.0)
 SAMPLE = 1000
 
 
