@@ -12,7 +12,7 @@ from dpcalc.version import __version__
 SCHEMA = "dpcalc/1"
 
 # Differences this small, relative to a value, are rounding in its last digits and not shown.
-_NOISE = 1e-12
+_NOISE = 1e-11
 
 
 def to_json(result: Result) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee
 from dpcalc.hidden_state import exponential_mechanism as bounds
 from dpcalc.hidden_state.bound import Bound
 from dpcalc.hidden_state.exponential_mechanism import BOUNDED_RANGE, CLASSICAL, GDP, Langevin
+from dpcalc.report import rounded_up
 
 _BOUNDED_RANGE = "bounded range (Dong, Durfee, Rogers 2020)"
 _TEXTBOOK = "McSherry and Talwar 2007"
@@ -146,9 +147,9 @@ def _compare(candidates: Mapping[str, Guarantee], classical: float, delta: float
     best = _all_that_holds(candidates[winner], candidates.values())
     assert best.epsilon is not None
     if best.epsilon < classical * (1 - 1e-9):
-        verdict = f"ε = {best.epsilon:.6g} at δ = {delta:g} by {winner}, against {classical:.6g} by the textbook."
+        verdict = f"ε = {rounded_up(best.epsilon)} at δ = {delta:g} by {winner}, against {rounded_up(classical)} by the textbook."
     else:
-        verdict = f"The textbook's ε = {classical:.6g} is not improved at δ = {delta:g}."
+        verdict = f"The textbook's ε = {rounded_up(classical)} is not improved at δ = {delta:g}."
     return Comparison(guarantee=best, bounds=tuple(rows), winner=winner, classical_epsilon=classical, verdict=verdict)
 
 

@@ -8,7 +8,6 @@ import pytest
 from dpcalc.errors import IncompatibleError, InputError
 from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
 from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
-from dpcalc.mechanisms.dp_sgd import dp_sgd
 from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
@@ -138,21 +137,6 @@ def test_rate_one_is_the_mechanism_itself():
         assert mechanism.gdp_is_exact()
 
 
-def test_dp_sgd_resolves_to_steps_rounded_up():
-    mechanism, count = dp_sgd(noise_multiplier=1.1, batch_size=256, dataset_size=60000, epochs=60)
-    assert count == 14063
-    assert mechanism == PoissonSampled(base=Gaussian(noise_multiplier=1.1), sampling_rate=256 / 60000)
-
-
-def test_replace_one_has_twice_the_sensitivity_of_the_clip():
-    mechanism, _ = dp_sgd(
-        noise_multiplier=2.0, batch_size=10, dataset_size=100, steps=5, sampling="fixed-size", adjacency="replace-one"
-    )
-    assert mechanism == FixedSizeSampled(
-        base=Gaussian(noise_multiplier=1.0, adjacency="replace-one"), sampling_rate=0.1
-    )
-
-
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -165,8 +149,6 @@ def test_replace_one_has_twice_the_sensitivity_of_the_clip():
         (lambda: DeclaredDP(epsilon=1.0, delta=1.0), "delta=1.0 in"),
         (lambda: DeclaredRDP(orders=(1.0,), epsilons=(0.1,)), "orders=1.0 in"),
         (lambda: DeclaredRDP(orders=(2.0, 3.0), epsilons=(0.1,)), "as many epsilons"),
-        (lambda: dp_sgd(noise_multiplier=1, batch_size=5, dataset_size=4, steps=1), "batch_size=5"),
-        (lambda: dp_sgd(noise_multiplier=1, batch_size=2, dataset_size=4), "exactly one of epochs and steps"),
     ],
 )
 def test_bad_parameters_are_refused_by_name(build, message):
