@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpcalc.accounting.discretise import Grid
+from dpcalc.accounting.discretise import Grid, Indices, even_knots
 from dpcalc.accounting.pilot import Window
 from dpcalc.mechanisms.base import Complexes, Floats
 
@@ -159,26 +159,40 @@ class _FewFrequencies:
 
     def __init__(self, grids: Sequence[Grid], length: int) -> None:
         self._length = length
-        self._start = min(grid.start for grid in grids)
-        self._points = max(grid.start + len(grid.masses) for grid in grids) - self._start
+        first = min(grid.start for grid in grids)
+        used = np.zeros(max(int(_points(grid)[-1]) for grid in grids) - first + 1, dtype=bool)
+        for grid in grids:
+            used[_points(grid) - first] = True
+        self._knots = first + np.flatnonzero(used)
         self.longest = max(len(grid.masses) for grid in grids)
         self._phases: Complexes | None = None
 
     def serves(self, frequencies: int) -> bool:
         """Whether so many frequencies are few enough."""
-        return frequencies <= _FEW and frequencies * self._points <= _LARGEST_TABLE
+        return frequencies <= _FEW and frequencies * len(self._knots) <= _LARGEST_TABLE
 
     def transform(self, grid: Grid, frequencies: int) -> Complexes:
         """Σ p_j e^{-2πi k(start + j)/length} for the first frequencies k."""
         if self._phases is None:
-            index = np.multiply.outer(np.arange(frequencies), self._start + np.arange(self._points)) % self._length
+            index = np.multiply.outer(np.arange(frequencies), self._knots) % self._length
             self._phases = np.exp(-2j * np.pi / self._length * index)
-        first = grid.start - self._start
-        return np.asarray(self._phases[:frequencies, first : first + len(grid.masses)] @ grid.masses)
+        at = np.searchsorted(self._knots, _points(grid))
+        first, last = int(at[0]), int(at[-1]) + 1
+        masses = grid.masses
+        if last - first > len(masses):
+            masses = np.zeros(last - first)
+            masses[at - first] = grid.masses
+        return np.asarray(self._phases[:frequencies, first:last] @ masses)
+
+
+def _points(grid: Grid) -> Indices:
+    return even_knots(grid.start, grid.start + len(grid.masses) - 1) if grid.knots is None else grid.knots
 
 
 def _fold(grid: Grid, length: int) -> Floats:
     """The masses on a circle of so many points, index 0 at loss 0."""
+    if grid.knots is not None:
+        return np.asarray(np.bincount(grid.knots % length, weights=grid.masses, minlength=length))
     offset = grid.start % length
     total = offset + len(grid.masses)
     padded = np.zeros(-(-total // length) * length)

@@ -10,19 +10,26 @@ All formulas are local in j, so that tilting costs nothing; θ = 0 is a plain di
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcalc.accounting.push_down import push_down
 from dpcalc.mechanisms.base import Floats, Pair
+
+Indices = NDArray[np.int64]
 
 _TINY = 1e-290  # below this, doubles lose their digits
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Mass at the losses (start + k)·step: masses[k] is p_k e^{θ·loss - log_scale}; `infinite` is at +∞, not tilted."""
+    """Mass at the losses (start + k)·step: masses[k] is p_k e^{θ·loss - log_scale}; `infinite` is at +∞, not tilted.
+
+    With `knots`, the masses are at the losses knots·step only, and start is the first of them.
+    """
 
     step: float
     start: int
@@ -30,9 +37,12 @@ class Grid:
     theta: float = 0.0
     log_scale: float = 0.0
     infinite: float = 0.0
+    knots: Indices | None = None
 
     @property
     def losses(self) -> Floats:
+        if self.knots is not None:
+            return self.step * self.knots.astype(np.float64)
         return self.step * (self.start + np.arange(len(self.masses), dtype=np.float64))
 
     def tilted(self, theta: float) -> Grid:
@@ -41,10 +51,11 @@ class Grid:
             logs = np.log(self.masses) + (theta - self.theta) * self.losses
         top = float(logs.max())
         if top == -np.inf:
-            return Grid(self.step, self.start, self.masses, theta, 0.0, self.infinite)
+            return replace(self, theta=theta, log_scale=0.0)
         weights = np.exp(logs - top)
         total = float(weights.sum())
-        return Grid(self.step, self.start, weights / total, theta, self.log_scale + top + np.log(total), self.infinite)
+        log_scale = self.log_scale + top + float(np.log(total))
+        return replace(self, masses=weights / total, theta=theta, log_scale=log_scale)
 
 
 @dataclass(frozen=True)
@@ -63,14 +74,37 @@ class Cells:
     above: float
 
 
-def cells_of_pair(pair: Pair, *, step: float, first: int, last: int) -> Cells:
-    """The cells of a pair between the grid points `first` and `last`, untilted."""
-    edges = step * np.arange(first, last + 1, dtype=np.float64)
+def even_knots(first: int, last: int) -> Indices:
+    """Every grid point from `first` to `last`."""
+    return np.arange(first, last + 1, dtype=np.int64)
+
+
+def widening_knots(first: int, last: int, ratio: float) -> Indices:
+    """Grid points from `first` or before to `last` or after, further apart away from 0: by `ratio` of the distance.
+
+    All of them in a common sequence, whatever the ends: 2m points one apart, then m two apart, m four apart, …
+    """
+    per_octave, furthest = math.ceil(1 / ratio), max(abs(first), abs(last))
+    if 2 * per_octave >= furthest:
+        return even_knots(first, last)
+    pieces, stride = [np.arange(2 * per_octave, dtype=np.int64)], 2
+    while stride * per_octave < furthest:
+        pieces.append(stride * np.arange(per_octave, 2 * per_octave))
+        stride *= 2
+    distances = np.append(np.concatenate(pieces), stride * per_octave)
+    whole = np.concatenate((-distances[:0:-1], distances))
+    begin = int(np.searchsorted(whole, first, side="right")) - 1
+    return whole[begin : int(np.searchsorted(whole, last)) + 1]
+
+
+def cells_of_pair(pair: Pair, *, step: float, knots: Indices) -> Cells:
+    """The cells of a pair between the grid points `knots`, untilted."""
+    edges = (step * knots).astype(np.float64)
     a, b = pair.masses(edges)
     mass, q_mass = a[1:-1], b[1:-1]
     t = np.exp(np.minimum(edges[:-1], 690.0))
     spread = np.where(edges[:-1] < 690.0, q_mass * t, 0.0)
-    unit = -np.expm1(-step)
+    unit = -np.expm1(-np.diff(edges))
     known = q_mass > _TINY
     lifted = np.where(known, np.clip((mass - spread) / unit, 0.0, mass), mass)
     doubt = np.minimum((_rounding(a)[1:-1] + _rounding(b)[1:-1] * t) / unit, mass)
@@ -98,17 +132,18 @@ def cells_of_grid(grid: Grid, *, factor: int) -> tuple[Cells, int]:
     return Cells(mass, spread, lifted, 1e-15 * mass, 0.0, 0.0), first
 
 
-def upper_grid(cells: Cells, *, step: float, first: int, theta: float = 0.0) -> Grid:
+def upper_grid(cells: Cells, *, step: float, knots: Indices, theta: float = 0.0) -> Grid:
     """A grid distribution that dominates: each cell on its two edges, P- and Q-mass kept; what is above goes to +∞."""
     lifted = np.minimum(cells.lifted + cells.doubt, cells.mass)
     masses = np.zeros(len(cells.mass) + 1)
     masses[:-1] = cells.mass - lifted
-    masses[1:] += lifted * np.exp(theta * step)
+    masses[1:] += lifted * np.exp(theta * step * np.diff(knots))
     masses[0] += cells.below
-    return Grid(step, first, masses, theta, 0.0, cells.above)
+    return Grid(step, int(knots[0]), masses, theta, 0.0, cells.above, knots)
 
 
-def lower_grid(cells: Cells, *, step: float, first: int, theta: float = 0.0) -> Grid:
+def lower_grid(cells: Cells, *, step: float, knots: Indices, theta: float = 0.0) -> Grid:
     """A grid distribution that is dominated: the chords pushed down, what is outside dropped."""
-    masses = push_down(cells.mass, cells.spread, cells.lifted, cells.doubt, step=step, theta=theta)
-    return Grid(step, first, masses, theta)
+    edges = (step * knots).astype(np.float64)
+    masses = push_down(cells.mass, cells.spread, cells.lifted, cells.doubt, edges=edges, theta=theta)
+    return Grid(step, int(knots[0]), masses, theta, knots=knots)

@@ -18,7 +18,17 @@ import numpy as np
 
 from dpcalc.accounting.convolve import compose_grids
 from dpcalc.accounting.curve import Curve
-from dpcalc.accounting.discretise import Cells, Grid, cells_of_grid, cells_of_pair, lower_grid, upper_grid
+from dpcalc.accounting.discretise import (
+    Cells,
+    Grid,
+    Indices,
+    cells_of_grid,
+    cells_of_pair,
+    even_knots,
+    lower_grid,
+    upper_grid,
+    widening_knots,
+)
 from dpcalc.accounting.pilot import Outline, Pilot, Saddle, Window, coarse_outline
 from dpcalc.accounting.plan import LOG_OUTSIDE, MOST_POINTS, Plan, make_plan
 from dpcalc.mechanisms.base import Pair
@@ -48,7 +58,7 @@ class LossDistribution:
         self.steps = sum(count for _, count in self.upper)
         self._outlines: dict[int, Outline] = {}
         self._pilots: dict[tuple[int, int], Pilot] = {}
-        self._cells: dict[tuple[int, float, int, int], Cells] = {}
+        self._cells: dict[tuple[int, float, bytes], Cells] = {}
         self._kept = 0
         self.pilot = Pilot(self.upper)
 
@@ -113,7 +123,7 @@ class LossDistribution:
         shift = lost = 0.0
         for pair, count in parts:
             size = plan.block(count)
-            grid = self._discretised(pair, side, plan.step if size == 1 else plan.step / plan.factor, delta)
+            grid = self._discretised(pair, side, plan.step if size == 1 else plan.step / plan.factor, plan.ratio, delta)
             shift += count * _ROUNDING * float(np.abs(grid.losses[[0, -1]]).max())
             grid = grid.tilted(theta)
             if size == 1:
@@ -121,7 +131,7 @@ class LossDistribution:
                 continue
             rest = count % size
             if rest and plan.is_few(rest, count):
-                grids.append((self._discretised(pair, side, plan.step, delta).tilted(theta), rest))
+                grids.append((self._discretised(pair, side, plan.step, plan.ratio, delta).tilted(theta), rest))
                 rest = 0
             for block_size, blocks in ((size, count // size), (rest, 1)):
                 if block_size:
@@ -139,27 +149,29 @@ class LossDistribution:
             self._pilots[id(pair), size] = known.with_count(size) if known else Pilot([(pair, size)])
         return self._pilots[id(pair), size]
 
-    def _cells_of(self, pair: Pair, step: float, first: int, last: int) -> Cells:
+    def _cells_of(self, pair: Pair, step: float, knots: Indices) -> Cells:
         """The cells of a pair, kept from the upper bound for the lower one."""
-        key = (id(pair), step, first, last)
+        key = (id(pair), step, knots.tobytes())
         if key in self._cells:
             return self._cells.pop(key)
-        cells = cells_of_pair(pair, step=step, first=first, last=last)
-        self._kept += last - first
+        cells = cells_of_pair(pair, step=step, knots=knots)
+        self._kept += len(knots)
         if self._kept > _MOST_KEPT:
             self._cells, self._kept = {}, 0
         self._cells[key] = cells
         return cells
 
-    def _discretised(self, pair: Pair, side: Side, step: float, delta: float) -> Grid:
+    def _discretised(self, pair: Pair, side: Side, step: float, ratio: float, delta: float) -> Grid:
         sketch = self._outline(pair)
         low, high = sketch.tail_limits(delta * _SPARE / self.steps)
         first, last = int(np.floor(low / step)) - 1, int(np.ceil(high / step)) + 1
         last = min(last, first + 4 * MOST_POINTS)
-        cells = self._cells_of(pair, step, first, last)
+        # Atoms are on grid points, and should stay on edges of cells.
+        knots = even_knots(first, last) if pair.has_atoms() else widening_knots(first, last, ratio)
+        cells = self._cells_of(pair, step, knots)
         if side == "upper":
-            return upper_grid(cells, step=step, first=first)
-        return replace(lower_grid(cells, step=step, first=first), infinite=sketch.infinite)
+            return upper_grid(cells, step=step, knots=knots)
+        return replace(lower_grid(cells, step=step, knots=knots), infinite=sketch.infinite)
 
 
 def _block(grid: Grid, size: int, window: Window, side: Side, plan: Plan) -> tuple[Grid, float]:
@@ -168,5 +180,6 @@ def _block(grid: Grid, size: int, window: Window, side: Side, plan: Plan) -> tup
     fine = composed.upper() if side == "upper" else composed.lower()
     cells, first = cells_of_grid(fine, factor=plan.factor)
     make = upper_grid if side == "upper" else lower_grid
-    coarse = make(cells, step=plan.step, first=first, theta=grid.theta)
+    knots = even_knots(first, first + len(cells.mass))
+    coarse = make(cells, step=plan.step, knots=knots, theta=grid.theta)
     return replace(coarse, log_scale=fine.log_scale, infinite=fine.infinite).tilted(grid.theta), composed.below

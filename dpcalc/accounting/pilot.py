@@ -121,11 +121,18 @@ class Pilot:
 
         A loss at distance a above a grid point adds a(h-a): h²/6 on average, h|l| for losses well below h.
         """
+        weights, sizes = self._tilted_weights(theta), np.abs(self.losses)
+        return np.array([float((weights * np.minimum(h * h / 6, h * sizes)).sum()) for h in steps])
+
+    def squares(self, theta: float) -> float:
+        """The sum over all runs of the mean square of the tilted loss."""
+        return float((self._tilted_weights(theta) * self.losses**2).sum())
+
+    def _tilted_weights(self, theta: float) -> Floats:
+        """Tilted masses, those of each pair adding up to its count."""
         terms = self.logs + theta * self.losses
         weights = np.exp(terms - terms.max(axis=1, keepdims=True))
-        weights *= (self.counts / weights.sum(axis=1))[:, None]
-        sizes = np.abs(self.losses)
-        return np.array([float((weights * np.minimum(h * h / 6, h * sizes)).sum()) for h in steps])
+        return np.asarray(weights * (self.counts / weights.sum(axis=1))[:, None])
 
     def reach(self, log_mass: float) -> float:
         """The widest range of losses of one run that hold all but about e^log_mass of the composition."""
@@ -190,7 +197,7 @@ class Pilot:
         return self._bounds[theta, log_mass]
 
     def _best_tilt(self, theta: float, level: float, tilts: Floats) -> tuple[float, float]:
-        """The closest (K(θ+s) - level) / s over tilts s of one sign and, once more, between the neighbours of the best."""
+        """The closest (K(θ+s) - level) / s over tilts s of one sign, and then once more near the best of them."""
         for nearby in (_NEARBY, None):
             reach = (self._cumulant_at(theta + tilts) - level) / tilts
             best = int(np.argmin(reach * np.sign(tilts)))

@@ -24,6 +24,7 @@ class Plan:
     block_size: int
     factor: int
     at_limit: bool
+    ratio: float  # how wide a cell may be, relative to its loss
 
     def block(self, count: int) -> int:
         """How many copies of a mechanism are composed on the fine grid first; 1 for none. Few are to be left over."""
@@ -47,7 +48,8 @@ def make_plan(
     least = max(max(width, reach) / MOST_POINTS, max(abs(low), abs(high)) * 1e-12)
     spacing = _atom_spacing(parts)
     step = _on_atoms(_single_step(pilot, saddle, target), spacing)
-    single = Plan(max(step, least), 1, 1, step <= least)
+    ratio = _ratio(pilot, saddle, target / 2)
+    single = Plan(max(step, least), 1, 1, step <= least, ratio)
     counts = [count for _, count in parts]
     size = math.isqrt(max(counts))
     if width / step < _FEW_POINTS or size < 4:
@@ -60,7 +62,7 @@ def make_plan(
     factor = int(min(coarse, saddle.deviation / 6) / fine)
     if factor < 3:
         return single
-    return Plan(max(fine * factor, least), size, factor, fine * factor <= least)
+    return Plan(max(fine * factor, least), size, factor, fine * factor <= least, ratio)
 
 
 def _atom_spacing(parts: Sequence[tuple[Pair, int]]) -> float | None:
@@ -72,6 +74,12 @@ def _atom_spacing(parts: Sequence[tuple[Pair, int]]) -> float | None:
 def _on_atoms(step: float, spacing: float | None) -> float:
     """A step no larger, of which the spacing of the atoms is a multiple: atoms on grid points are kept exactly."""
     return step if spacing is None or spacing < step else spacing / math.ceil(spacing / step)
+
+
+def _ratio(pilot: Pilot, saddle: Saddle, target: float) -> float:
+    """How wide cells may be, relative to their loss, to add a tenth of what `_single_step` allows."""
+    allowed = 0.1 * 0.7 * target / (1.5 * (1 + saddle.theta))
+    return float(np.clip(np.sqrt(6 * allowed / max(pilot.squares(saddle.theta), 1e-300)), 1e-7, 0.125))
 
 
 def _single_step(pilot: Pilot, saddle: Saddle, target: float) -> float:

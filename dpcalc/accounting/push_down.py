@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dpcalc.mechanisms.base import Floats
 
 
-def push_down(mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, *, step: float, theta: float) -> Floats:
+def push_down(mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, *, edges: Floats, theta: float) -> Floats:
     """Masses on the edges of the cells whose H is nowhere above the H of the cells' contents.
 
     Inside a cell H is at least its two tangents at the edges, which meet at r = mass / Q-mass. With λ the Q-share of
@@ -20,7 +20,7 @@ def push_down(mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, *, st
     bad = spread <= 0
     for _ in range(4):
         keep = np.where(bad, 0.0, 1.0)
-        pushed, bad_now = _push(mass * keep, spread * keep, lifted * keep, doubt * keep, step=step, theta=theta)
+        pushed, bad_now = _push(mass * keep, spread * keep, lifted * keep, doubt * keep, edges=edges, theta=theta)
         if not np.any(bad_now & ~bad):
             masses[:-1] = mass * (1 - keep)
             return masses + pushed
@@ -30,18 +30,19 @@ def push_down(mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, *, st
 
 
 def _push(
-    mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, *, step: float, theta: float
+    mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, *, edges: Floats, theta: float
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    rise = np.exp(theta * step)
+    widths = np.diff(edges)
+    rise = np.exp(theta * widths)
     low = np.maximum(lifted - doubt, 0.0)
     chords = np.zeros(len(mass) + 1)
     chords[:-1] = mass - low
     chords[1:] += low * rise
     safe = np.where(spread > 0, spread, 1.0)
-    share = np.clip(lifted * np.exp(-step) / safe, 0.0, 1.0)
+    share = np.clip(lifted * np.exp(-widths) / safe, 0.0, 1.0)
     corner = np.minimum(share * (1 - share) + doubt / safe, 0.25)
-    gap = spread * np.expm1(step) * corner * (1 + 1e-12)
-    cap_right, cap_left = _room(chords, step, theta)
+    gap = spread * np.expm1(widths) * corner * (1 + 1e-12)
+    cap_right, cap_left = _room(chords, edges, theta)
     cap = np.minimum(cap_right, cap_left)
     down = np.zeros(len(chords))
     down[:-1] = gap
@@ -52,10 +53,10 @@ def _push(
     # With both edges on an asymptote the result is that asymptote on the whole cell, which is below H anyway.
     on_right, on_left = down >= cap_right * (1 - 1e-12), down >= cap_left * (1 - 1e-12)
     bad = (short > 1e-9 * gap) & ~(on_right[:-1] & on_right[1:]) & ~(on_left[:-1] & on_left[1:])
-    return _minorant(chords - _second_difference(down, step, rise), step, theta), bad
+    return _minorant(chords - _second_difference(down, widths, rise), edges, theta), bad
 
 
-def _repair(down: Floats, gap: Floats, share: Floats, *, caps: tuple[Floats, Floats], rise: float) -> Floats:
+def _repair(down: Floats, gap: Floats, share: Floats, *, caps: tuple[Floats, Floats], rise: Floats) -> Floats:
     """Where an edge is at its cap, let the other edge of the cell make up for it."""
     cap_right, cap_left = caps
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -70,40 +71,44 @@ def _repair(down: Floats, gap: Floats, share: Floats, *, caps: tuple[Floats, Flo
     return np.minimum(repaired, np.minimum(cap_right, cap_left))
 
 
-def _room(chords: Floats, step: float, theta: float) -> tuple[Floats, Floats]:
+def _room(chords: Floats, edges: Floats, theta: float) -> tuple[Floats, Floats]:
     """How far H is above its right asymptote (0) and its left one, at each edge: sums of positive terms."""
-    tail = _recursive_sum(chords, -(1 + theta) * step)
-    right = np.expm1(step) * (tail + _recursive_sum(tail, -theta * step))
+    widths = np.diff(edges)
+    right = np.expm1(np.append(widths, 0.0)) * _sum_beyond(chords, edges, -(1 + theta))
+    right = right + _sum_beyond(right, edges, -theta)
+    mirrored = -edges[::-1]
     with np.errstate(over="ignore", invalid="ignore"):
-        head = _recursive_sum(chords[::-1], (1 + theta) * step)[::-1]
-        left = -np.expm1(-step) * (head + _recursive_sum(head[::-1], theta * step)[::-1])
+        left = -np.expm1(-np.append(widths[::-1], 0.0)) * _sum_beyond(chords[::-1], mirrored, 1 + theta)
+        left = (left + _sum_beyond(left, mirrored, theta))[::-1]
     return right, np.where(np.isnan(left), np.inf, left)
 
 
-def _recursive_sum(x: Floats, log_factor: float) -> Floats:
-    """y_j = Σ_{k>j} x_k f^{k-j}, in blocks so that no power of f leaves the range of doubles."""
-    n = len(x)
-    block = n if log_factor == 0 else max(1, min(n, int(200 / abs(log_factor))))
-    result = np.zeros(n)
-    carry = 0.0
-    for end in range(n, 0, -block):
-        start = max(0, end - block)
-        powers = np.exp(log_factor * np.arange(end - start))
+def _sum_beyond(x: Floats, edges: Floats, rate: float) -> Floats:
+    """y_j = Σ_{k>j} x_k e^{rate·(edge_k - edge_j)}, in blocks so that no power leaves the range of doubles."""
+    result = np.zeros(len(x))
+    carry, end = 0.0, len(x)
+    while end:
+        start = 0 if rate == 0 else int(np.searchsorted(edges[: end - 1], edges[end - 1] - 200 / abs(rate)))
+        powers = np.exp(rate * (edges[start:end] - edges[start]))
         suffix = np.cumsum((x[start:end] * powers)[::-1])[::-1]
-        beyond = np.append(suffix[1:], 0.0) + carry * powers[-1] * np.exp(log_factor)
+        beyond = np.append(suffix[1:], 0.0)
+        if carry:
+            beyond += carry * np.exp(rate * (edges[end] - edges[start]))
         result[start:end] = beyond / powers
-        carry = result[start] + x[start]
+        carry, end = float(result[start] + x[start]), start
     return result
 
 
-def _second_difference(down: Floats, step: float, rise: float) -> Floats:
-    """What lowering H by `down` at the edges takes from the mass of each."""
-    after = np.append(down[1:], 0.0) / rise
-    before = np.insert(down[:-1], 0, 0.0) * rise
-    return np.asarray((after - down) / np.expm1(step) - (down - before) / -np.expm1(-step))
+def _second_difference(down: Floats, widths: Floats, rise: Floats) -> Floats:
+    """What lowering H by `down` at the edges takes from the mass of each; nothing beyond the ends, where it is 0."""
+    slopes_up = (down[1:] / rise - down[:-1]) / np.expm1(widths)
+    slopes_down = (down[1:] - down[:-1] * rise) / -np.expm1(-widths)
+    after = np.append(slopes_up, -down[-1:] / np.expm1(widths[-1]))
+    before = np.append(down[:1] / -np.expm1(-widths[0]), slopes_down)
+    return np.asarray(after - before)
 
 
-def _minorant(masses: Floats, step: float, theta: float) -> Floats:
+def _minorant(masses: Floats, edges: Floats, theta: float) -> Floats:
     """The masses of the convex minorant: a knot of negative mass is replaced by the chord over it."""
     negative = [int(k) for k in np.flatnonzero(masses < 0)]
     if not negative:
@@ -121,7 +126,7 @@ def _minorant(masses: Floats, step: float, theta: float) -> Floats:
         if i < 0 or k > last:
             values[j] = 0.0  # an end of the support: its cap makes it negative by rounding only
             continue
-        left, right = (j - i) * step, (k - j) * step
+        left, right = edges[j] - edges[i], edges[k] - edges[j]
         whole = np.expm1(left + right)
         to_left = -np.expm1(-right) / -np.expm1(-left - right)
         to_right = np.expm1(left) / whole
