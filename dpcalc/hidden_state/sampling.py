@@ -147,7 +147,8 @@ def _compare(candidates: Mapping[str, Guarantee], classical: float, delta: float
     best = _all_that_holds(candidates[winner], candidates.values())
     assert best.epsilon is not None
     if best.epsilon < classical * (1 - 1e-9):
-        verdict = f"ε = {rounded_up(best.epsilon)} at δ = {delta:g} by {winner}, against {rounded_up(classical)} by the textbook."
+        ours, theirs = rounded_up(best.epsilon), rounded_up(classical)
+        verdict = f"ε = {ours} at δ = {delta:g} by {winner}, against {theirs} by the textbook."
     else:
         verdict = f"The textbook's ε = {rounded_up(classical)} is not improved at δ = {delta:g}."
     return Comparison(guarantee=best, bounds=tuple(rows), winner=winner, classical_epsilon=classical, verdict=verdict)
