@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -29,8 +31,21 @@ def shown_commands() -> list[tuple[str, str]]:
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    write_small_mnist(tmp_path / "mnist")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def write_small_mnist(folder: Path) -> None:
+    """IDX files of MNIST's shape with a few random pictures, where the pages say `mnist/`."""
+    folder.mkdir()
+    generator = np.random.default_rng(1)
+    for name, count in (("train", 1500), ("t10k", 100)):
+        pictures = generator.integers(0, 256, (count, 28, 28), dtype=np.uint8)
+        labels = generator.integers(0, 10, count, dtype=np.uint8)
+        header = struct.pack(">IIII", 0x803, count, 28, 28)
+        (folder / f"{name}-images-idx3-ubyte").write_bytes(header + pictures.tobytes())
+        (folder / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, count) + labels.tobytes())
 
 
 @pytest.mark.parametrize(("page", "command"), shown_commands())

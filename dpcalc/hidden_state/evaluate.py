@@ -20,6 +20,7 @@ _UNITS = (
     "σ is the standard deviation of the noise on the average gradient of a batch, z = bσ/L",
     "L bounds the distance between the gradients of any two records (twice a clipping norm)",
     "every step starts from the previous iterate, and only the last iterate is released",
+    "steps follow gradients of such losses: clipped gradients of a loss with several scores (softmax) may not be any",
 )
 _HOPELESS = 200.0  # an ε above which nobody looks closer
 
