@@ -221,7 +221,9 @@ def _is_zero(parts: Parts, question: _Question) -> bool:
         for pair in mechanism.pairs():
             a, b = pair.masses(np.zeros(1))
             total += count * max(0.0, float(a[1] - b[1])) * (1 + 1e-12) + count * 1e-15 * float(a[1])
-    return total <= question.delta
+            if total > question.delta:
+                return False
+    return True
 
 
 def _by_expectation(parts: Parts, question: _Question) -> list[_Direction]:

@@ -18,7 +18,7 @@ from dpcalc.mechanisms.base import Complexes, Floats
 
 _UNIT = 2.0**-53
 _LOG_NEGLIGIBLE = -60.0
-_MANY, _FEW, _LARGEST_TABLE = 48, 320, 5_000_000
+_MANY, _FEW, _LARGEST_TABLE, _TOGETHER = 48, 1_000, 4_000_000, 64
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,18 @@ def compose_grids(parts: Sequence[tuple[Grid, int]], window: Window) -> Composed
         noise = max(noise, _UNIT * (few.longest + 16))
     spectrum = _Spectrum(length, noise)
     log_scale = log_low = log_high = log_slack = log_finite = 0.0
-    for grid, count in parts:
+    done = 0
+    while done < len(parts):
         alive = len(spectrum.log_product)
+        together = _TOGETHER if few is not None and few.serves(alive) else 1
+        chunk = parts[done : done + together]
         if few is not None and few.serves(alive):
-            transform = few.transform(grid, alive)
+            transforms = few.transforms([grid for grid, _ in chunk], alive)
         else:
-            transform = np.fft.rfft(_fold(grid, length))
-        spectrum.multiply(transform, count)
+            transforms = np.fft.rfft(_fold(chunk[0][0], length))[None, :]
+        spectrum.multiply(transforms, np.array([float(count) for _, count in chunk]))
+        done += together
+    for grid, count in parts:
         losses = grid.losses
         log_scale += count * grid.log_scale
         log_low += count * _log_mean_exp(grid.masses, low_tilt * losses)
@@ -125,20 +130,20 @@ class _Spectrum:
         self.log_largest = np.zeros(length // 2 + 1)
         self.sensitivity = np.zeros(length // 2 + 1)
 
-    def multiply(self, transform: Complexes, count: int) -> None:
-        """Multiply by transform^count, given up to `noise` at each frequency."""
+    def multiply(self, transforms: Complexes, counts: Floats) -> None:
+        """Multiply by the product of the transforms (rows) to the power of their counts, each given up to `noise`."""
         kept = len(self.log_product)
-        size = np.abs(transform[:kept]) + self.noise
+        size = np.abs(transforms[:, :kept]) + self.noise
         log_size = np.log(size)
-        self.log_largest += count * log_size
+        self.log_largest += counts @ log_size
         alive = np.flatnonzero(self.log_largest > _LOG_NEGLIGIBLE)
         kept = int(alive[-1]) + 1 if alive.size else 1
-        size, log_size, transform = size[:kept], log_size[:kept], transform[:kept]
-        per_step = self.noise + 4 * _UNIT * (np.pi - log_size) * size
+        size, log_size, transforms = size[:, :kept], log_size[:, :kept], transforms[:, :kept]
+        per_step = self.noise / size + 4 * _UNIT * (np.pi - log_size)
         self.log_largest = self.log_largest[:kept]
-        self.sensitivity = self.sensitivity[:kept] + count * per_step / size
+        self.sensitivity = self.sensitivity[:kept] + counts @ per_step
         with np.errstate(divide="ignore", invalid="ignore"):
-            self.log_product = self.log_product[:kept] + count * np.log(transform)
+            self.log_product = self.log_product[:kept] + (counts[:, None] * np.log(transforms)).sum(axis=0)
 
     def inverse(self, start: int) -> tuple[Floats, float]:
         """The masses with index 0 at `start`, and a bound on the error of each."""
@@ -165,24 +170,25 @@ class _FewFrequencies:
             used[_points(grid) - first] = True
         self._knots = first + np.flatnonzero(used)
         self.longest = max(len(grid.masses) for grid in grids)
-        self._phases: Complexes | None = None
+        self._phases: tuple[Floats, Floats] | None = None
 
     def serves(self, frequencies: int) -> bool:
         """Whether so many frequencies are few enough."""
         return frequencies <= _FEW and frequencies * len(self._knots) <= _LARGEST_TABLE
 
-    def transform(self, grid: Grid, frequencies: int) -> Complexes:
-        """Σ p_j e^{-2πi k(start + j)/length} for the first frequencies k."""
+    def transforms(self, grids: Sequence[Grid], frequencies: int) -> Complexes:
+        """Σ p_j e^{-2πi k j/length} over the grid points j, for the first frequencies k: one row per grid."""
         if self._phases is None:
-            index = np.multiply.outer(np.arange(frequencies), self._knots) % self._length
-            self._phases = np.exp(-2j * np.pi / self._length * index)
-        at = np.searchsorted(self._knots, _points(grid))
-        first, last = int(at[0]), int(at[-1]) + 1
-        masses = grid.masses
-        if last - first > len(masses):
-            masses = np.zeros(last - first)
-            masses[at - first] = grid.masses
-        return np.asarray(self._phases[:frequencies, first:last] @ masses)
+            index = np.multiply.outer(self._knots, np.arange(frequencies)) % self._length
+            angles = (2 * np.pi / self._length) * index
+            self._phases = np.cos(angles), -np.sin(angles)
+        points = [np.searchsorted(self._knots, _points(grid)) for grid in grids]
+        first, last = min(int(at[0]) for at in points), max(int(at[-1]) for at in points) + 1
+        masses = np.zeros((len(grids), last - first))
+        for row, at, grid in zip(masses, points, grids, strict=True):
+            row[at - first] = grid.masses
+        real, imaginary = (masses @ table[first:last, :frequencies] for table in self._phases)
+        return np.asarray(real + 1j * imaginary)
 
 
 def _points(grid: Grid) -> Indices:

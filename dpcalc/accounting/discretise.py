@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,14 +88,19 @@ def widening_knots(first: int, last: int, ratio: float) -> Indices:
     per_octave, furthest = math.ceil(1 / ratio), max(abs(first), abs(last))
     if 2 * per_octave >= furthest:
         return even_knots(first, last)
-    pieces, stride = [np.arange(2 * per_octave, dtype=np.int64)], 2
-    while stride * per_octave < furthest:
-        pieces.append(stride * np.arange(per_octave, 2 * per_octave))
-        stride *= 2
-    distances = np.append(np.concatenate(pieces), stride * per_octave)
-    whole = np.concatenate((-distances[:0:-1], distances))
+    octaves = max(1, math.ceil(math.log2(furthest / per_octave)))
+    whole = _octaves(per_octave, octaves)
     begin = int(np.searchsorted(whole, first, side="right")) - 1
     return whole[begin : int(np.searchsorted(whole, last)) + 1]
+
+
+@lru_cache(maxsize=8)
+def _octaves(per_octave: int, octaves: int) -> Indices:
+    """The whole sequence of knots up to per_octave · 2^octaves on either side of 0."""
+    pieces = [np.arange(2 * per_octave, dtype=np.int64)]
+    pieces += [2**k * np.arange(per_octave, 2 * per_octave, dtype=np.int64) for k in range(1, octaves)]
+    distances = np.append(np.concatenate(pieces), 2**octaves * per_octave)
+    return np.concatenate((-distances[:0:-1], distances))
 
 
 def cells_of_pair(pair: Pair, *, step: float, knots: Indices) -> Cells:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpcalc.mechanisms.base import Floats, Pair
 
-_MAGNITUDES = 10.0 ** np.arange(-15.0, 7.0, 0.08)
+_MAGNITUDES = 10.0 ** np.arange(-15.0, 7.0, 0.12)
 _COARSE = np.concatenate((-_MAGNITUDES[::-1], [0.0], _MAGNITUDES))
 _SHARES = np.concatenate((np.geomspace(1e-9, 3e-3, 110), np.linspace(3e-3, 1.0, 300)[1:]))
 _MOST_PAIRS = 32

@@ -141,20 +141,20 @@ def _excess(beta: NDArray[Any], v: Floats, log_weight: Floats) -> NDArray[Any]:
     small, large = reach < 0.02, reach > 10.0
     middle = ~(small | large)
     weight = np.exp(log_weight)
-    total = _series(beta, v[small]) @ weight[small]
+    total = _series(beta, v[small], weight[small])
     total += np.expm1(np.multiply.outer(beta, v[middle])) @ weight[middle]
     total += np.exp(np.multiply.outer(beta, v[large]) + log_weight[large]).sum(axis=-1) - weight[large].sum()
     ratio = np.exp(v + log_weight) - weight
     return np.asarray(total - beta * (ratio[middle].sum() + ratio[large].sum()))
 
 
-def _series(beta: NDArray[Any], v: Floats) -> NDArray[Any]:
-    """e^{βv} - 1 - β(e^v - 1) = Σ_{k ≥ 2} (β^k - β) v^k / k!, for small βv."""
-    result = np.zeros((beta.size, v.size), dtype=beta.dtype)
-    term, power, factorial = beta.copy(), v.copy(), 1.0
+def _series(beta: NDArray[Any], v: Floats, weight: Floats) -> NDArray[Any]:
+    """Σ w (e^{βv} - 1 - β(e^v - 1)) = Σ_{k ≥ 2} (β^k - β) Σ w v^k / k!, for small βv."""
+    result = np.zeros_like(beta)
+    term, moment, factorial = beta, weight * v, 1.0
     for k in range(2, 10):
-        factorial, power, term = factorial * k, power * v, term * beta
-        result += np.multiply.outer((term - beta) / factorial, power)
+        factorial, moment, term = factorial * k, moment * v, term * beta
+        result = result + (term - beta) * (float(moment.sum()) / factorial)
     return result
 
 
