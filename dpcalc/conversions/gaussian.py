@@ -93,7 +93,7 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Any:
     for _ in range(100):
         log_delta, slope = _log_profile(mus, epsilon)
         following = np.maximum(epsilon - (log_delta - target) / slope, 0.0)
-        settled = np.abs(following - epsilon) <= 1e-15 * epsilon
+        settled = np.abs(following - epsilon) <= 1e-11 * epsilon  # the next step would be quadratically small
         # A value that has settled stays, so that it does not depend on what else is in the array.
         epsilon, moving = np.where(moving, following, epsilon), moving & ~settled
         if not moving.any():
