@@ -64,15 +64,20 @@ class Cells:
     """What a grid needs to know of a distribution: per cell its tilted mass, and how it splits between its edges.
 
     `mass` is Σ p e^{-θ(l - l_j)} (l_j the lower edge), `lifted` the part that goes to the upper edge, `spread` the
-    same sum with 1 + θ for θ (the Q-mass times t_j), and `doubt` the rounding error of `lifted`.
+    same sum with 1 + θ for θ (the Q-mass times t_j), and `doubt` the rounding error of `lifted`. Cells of a stack of
+    pairs have one row for each.
     """
 
     mass: Floats
     spread: Floats
     lifted: Floats
     doubt: Floats
-    below: float
-    above: float
+    below: Floats
+    above: Floats
+
+    def row(self, k: int) -> Cells:
+        """The cells of one pair of a stack."""
+        return Cells(self.mass[k], self.spread[k], self.lifted[k], self.doubt[k], self.below[k], self.above[k])
 
 
 def even_knots(first: int, last: int) -> Indices:
@@ -107,19 +112,19 @@ def cells_of_pair(pair: Pair, *, step: float, knots: Indices) -> Cells:
     """The cells of a pair between the grid points `knots`, untilted."""
     edges = (step * knots).astype(np.float64)
     a, b = pair.masses(edges)
-    mass, q_mass = a[1:-1], b[1:-1]
+    mass, q_mass = a[..., 1:-1], b[..., 1:-1]
     t = np.exp(np.minimum(edges[:-1], 690.0))
     spread = np.where(edges[:-1] < 690.0, q_mass * t, 0.0)
     unit = -np.expm1(-np.diff(edges))
     known = q_mass > _TINY
     lifted = np.where(known, np.clip((mass - spread) / unit, 0.0, mass), mass)
-    doubt = np.minimum((_rounding(a)[1:-1] + _rounding(b)[1:-1] * t) / unit, mass)
-    return Cells(mass, spread, lifted, np.where(known, doubt, mass), float(a[0]), float(a[-1]))
+    doubt = np.minimum((_rounding(a)[..., 1:-1] + _rounding(b)[..., 1:-1] * t) / unit, mass)
+    return Cells(mass, spread, lifted, np.where(known, doubt, mass), a[..., 0], a[..., -1])
 
 
 def _rounding(masses: Floats) -> Floats:
     """Rounding error of masses that are differences of distribution functions on the side of the tail."""
-    tail = np.minimum(np.cumsum(masses), np.cumsum(masses[::-1])[::-1])
+    tail = np.minimum(np.cumsum(masses, axis=-1), np.cumsum(masses[..., ::-1], axis=-1)[..., ::-1])
     return np.asarray(tail * 1e-15 * (2 - np.log(np.maximum(tail, 1e-300))))
 
 
@@ -135,7 +140,7 @@ def cells_of_grid(grid: Grid, *, factor: int) -> tuple[Cells, int]:
     lift = weights * np.expm1(-inside) / np.expm1(-grid.step * factor)
     columns = np.stack([weights, weights * np.exp(-inside), lift], axis=1)
     mass, spread, lifted = (padded.reshape(count, factor) @ columns).T
-    return Cells(mass, spread, lifted, 1e-15 * mass, 0.0, 0.0), first
+    return Cells(mass, spread, lifted, 1e-15 * mass, np.zeros(()), np.zeros(())), first
 
 
 def upper_grid(cells: Cells, *, step: float, knots: Indices, theta: float = 0.0) -> Grid:
@@ -145,11 +150,15 @@ def upper_grid(cells: Cells, *, step: float, knots: Indices, theta: float = 0.0)
     masses[:-1] = cells.mass - lifted
     masses[1:] += lifted * np.exp(theta * step * np.diff(knots))
     masses[0] += cells.below
-    return Grid(step, int(knots[0]), masses, theta, 0.0, cells.above, knots)
+    return Grid(step, int(knots[0]), masses, theta, 0.0, float(cells.above), knots)
 
 
 def lower_grid(cells: Cells, *, step: float, knots: Indices, theta: float = 0.0) -> Grid:
     """A grid distribution that is dominated: the chords pushed down, what is outside dropped."""
+    return Grid(step, int(knots[0]), lower_masses(cells, step=step, knots=knots, theta=theta), theta, knots=knots)
+
+
+def lower_masses(cells: Cells, *, step: float, knots: Indices, theta: float = 0.0) -> Floats:
+    """The masses of `lower_grid`; for the cells of a stack one row for each pair."""
     edges = (step * knots).astype(np.float64)
-    masses = push_down(cells.mass, cells.spread, cells.lifted, cells.doubt, edges=edges, theta=theta)
-    return Grid(step, int(knots[0]), masses, theta, knots=knots)
+    return push_down(cells.mass, cells.spread, cells.lifted, cells.doubt, edges=edges, theta=theta)

@@ -26,12 +26,14 @@ from dpcalc.accounting.discretise import (
     cells_of_pair,
     even_knots,
     lower_grid,
+    lower_masses,
     upper_grid,
     widening_knots,
 )
-from dpcalc.accounting.pilot import Outline, Pilot, Saddle, Window, coarse_outline
+from dpcalc.accounting.pilot import Outline, Pilot, Saddle, Window, coarse_outline, common_outline
 from dpcalc.accounting.plan import LOG_OUTSIDE, MOST_POINTS, Plan, make_plan
 from dpcalc.mechanisms.base import Pair
+from dpcalc.mechanisms.stacked import Stack, stacks
 
 Parts = Sequence[tuple[Pair, int]]
 Side = Literal["upper", "lower"]
@@ -39,6 +41,7 @@ Side = Literal["upper", "lower"]
 _SPARE = 1e-6  # share of δ given away to truncation
 _LOG_BLOCK = -32.0  # log of the tilted probability left outside the window of a block
 _MOST_KEPT = 4_000_000  # cells kept between the two bounds
+_MANY = 48  # with more different pairs, similar ones are put on grids together
 _ROUNDING = 4e-16  # relative error of a loss at an edge
 
 
@@ -60,7 +63,20 @@ class LossDistribution:
         self._pilots: dict[tuple[int, int], Pilot] = {}
         self._cells: dict[tuple[int, float, bytes], Cells] = {}
         self._kept = 0
+        self._stack_of: dict[int, Stack] = {}
+        self._stacked: dict[tuple[int, Side, float], Grid] = {}
+        if len(self.upper) > _MANY:
+            self._stack_up()
         self.pilot = Pilot(self.upper)
+
+    def _stack_up(self) -> None:
+        """Outline similar pairs together; they are put on grids together as well."""
+        pairs = {id(pair): pair for pair, _ in (*self.upper, *self.lower)}
+        for stack in stacks(list(pairs.values())):
+            outline = common_outline(stack.rows)
+            if outline is not None:
+                for pair in stack.members:
+                    self._outlines[id(pair)], self._stack_of[id(pair)] = outline, stack
 
     def _outline(self, pair: Pair) -> Outline:
         if id(pair) not in self._outlines:
@@ -155,23 +171,40 @@ class LossDistribution:
         if key in self._cells:
             return self._cells.pop(key)
         cells = cells_of_pair(pair, step=step, knots=knots)
-        self._kept += len(knots)
+        self._kept += cells.mass.size
         if self._kept > _MOST_KEPT:
             self._cells, self._kept = {}, 0
         self._cells[key] = cells
         return cells
 
     def _discretised(self, pair: Pair, side: Side, step: float, ratio: float, delta: float) -> Grid:
+        if (id(pair), side, step) in self._stacked:
+            return self._stacked.pop((id(pair), side, step))
         sketch = self._outline(pair)
         low, high = sketch.tail_limits(delta * _SPARE / self.steps)
         first, last = int(np.floor(low / step)) - 1, int(np.ceil(high / step)) + 1
         last = min(last, first + 4 * MOST_POINTS)
         # Atoms are on grid points, and should stay on edges of cells.
         knots = even_knots(first, last) if pair.has_atoms() else widening_knots(first, last, ratio)
+        stack = self._stack_of.get(id(pair))
+        if stack is not None and len(stack.members) * len(knots) < _MOST_KEPT // 8:
+            return self._discretised_stack(stack, pair, side, step, knots)
         cells = self._cells_of(pair, step, knots)
         if side == "upper":
             return upper_grid(cells, step=step, knots=knots)
         return replace(lower_grid(cells, step=step, knots=knots), infinite=sketch.infinite)
+
+    def _discretised_stack(self, stack: Stack, wanted: Pair, side: Side, step: float, knots: Indices) -> Grid:
+        """The grid of one pair of a stack; those of the others are kept until they are asked for."""
+        cells = self._cells_of(stack.rows, step, knots)
+        if side == "upper":
+            grids = [upper_grid(cells.row(k), step=step, knots=knots) for k in range(len(stack.members))]
+        else:
+            rows = lower_masses(cells, step=step, knots=knots)
+            grids = [Grid(step, int(knots[0]), row, knots=knots) for row in rows]
+        for pair, grid in zip(stack.members, grids, strict=True):
+            self._stacked[id(pair), side, step] = grid
+        return self._stacked.pop((id(wanted), side, step))
 
 
 def _block(grid: Grid, size: int, window: Window, side: Side, plan: Plan) -> tuple[Grid, float]:

@@ -49,6 +49,15 @@ def fine_outline(pair: Pair) -> Outline:
     return _outline(pair, np.concatenate((left, [0.0], max(high, 1e-14) * _SHARES)))
 
 
+def common_outline(rows: Pair) -> Outline | None:
+    """An outline of many pairs at once: in each cell the largest mass of any; None if one has mass at +∞."""
+    a, b = rows.masses(_COARSE)
+    if np.any((b[:, -1] <= 1e-300) & (a[:, -1] > 0)):
+        return None
+    middles = np.concatenate((_COARSE[:1], (_COARSE[1:] + _COARSE[:-1]) / 2, _COARSE[-1:]))
+    return Outline(_COARSE, middles, a.max(axis=0), 0.0)
+
+
 def _outline(pair: Pair, edges: Floats) -> Outline:
     a, b = pair.masses(edges)
     middles = np.concatenate((edges[:1], (edges[1:] + edges[:-1]) / 2, edges[-1:]))

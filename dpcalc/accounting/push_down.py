@@ -16,16 +16,16 @@ def push_down(mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, *, ed
     (1-λ)e_j + λe_{j+1} ≥ g in each cell, gives a function below H; e_j may not exceed what H has there above its
     asymptotes. Its convex minorant is again below H. Cells where no such e exists have their loss rounded down.
     """
-    masses = np.zeros(len(mass) + 1)
+    masses = np.zeros((*mass.shape[:-1], mass.shape[-1] + 1))
     bad = spread <= 0
     for _ in range(4):
         keep = np.where(bad, 0.0, 1.0)
         pushed, bad_now = _push(mass * keep, spread * keep, lifted * keep, doubt * keep, edges=edges, theta=theta)
         if not np.any(bad_now & ~bad):
-            masses[:-1] = mass * (1 - keep)
+            masses[..., :-1] = mass * (1 - keep)
             return masses + pushed
         bad = bad | bad_now
-    masses[:-1] = mass
+    masses[..., :-1] = mass
     return masses
 
 
@@ -35,39 +35,42 @@ def _push(
     widths = np.diff(edges)
     rise = np.exp(theta * widths)
     low = np.maximum(lifted - doubt, 0.0)
-    chords = np.zeros(len(mass) + 1)
-    chords[:-1] = mass - low
-    chords[1:] += low * rise
+    chords = np.zeros((*mass.shape[:-1], len(edges)))
+    chords[..., :-1] = mass - low
+    chords[..., 1:] += low * rise
     safe = np.where(spread > 0, spread, 1.0)
     share = np.clip(lifted * np.exp(-widths) / safe, 0.0, 1.0)
     corner = np.minimum(share * (1 - share) + doubt / safe, 0.25)
     gap = spread * np.expm1(widths) * corner * (1 + 1e-12)
     cap_right, cap_left = _room(chords, edges, theta)
     cap = np.minimum(cap_right, cap_left)
-    down = np.zeros(len(chords))
-    down[:-1] = gap
-    down[1:] = np.maximum(down[1:], gap * rise)
+    down = np.zeros(chords.shape)
+    down[..., :-1] = gap
+    down[..., 1:] = np.maximum(down[..., 1:], gap * rise)
     down = np.minimum(down, cap)
     down = _repair(down, gap, share, caps=(cap_right, cap_left), rise=rise)
-    short = gap - (1 - share) * down[:-1] - share * down[1:] / rise
+    short = gap - (1 - share) * down[..., :-1] - share * down[..., 1:] / rise
     # With both edges on an asymptote the result is that asymptote on the whole cell, which is below H anyway.
     on_right, on_left = down >= cap_right * (1 - 1e-12), down >= cap_left * (1 - 1e-12)
-    bad = (short > 1e-9 * gap) & ~(on_right[:-1] & on_right[1:]) & ~(on_left[:-1] & on_left[1:])
-    return _minorant(chords - _second_difference(down, widths, rise), edges, theta), bad
+    on_asymptote = (on_right[..., :-1] & on_right[..., 1:]) | (on_left[..., :-1] & on_left[..., 1:])
+    bad = (short > 1e-9 * gap) & ~on_asymptote
+    lowered = chords - _second_difference(down, widths, rise)
+    rows = [_minorant(row, edges, theta) for row in np.atleast_2d(lowered)]
+    return np.reshape(rows, lowered.shape), bad
 
 
 def _repair(down: Floats, gap: Floats, share: Floats, *, caps: tuple[Floats, Floats], rise: Floats) -> Floats:
     """Where an edge is at its cap, let the other edge of the cell make up for it."""
     cap_right, cap_left = caps
     with np.errstate(divide="ignore", invalid="ignore"):
-        need_left = (gap - share * down[1:] / rise) / (1 - share)
-        need_right = (gap - (1 - share) * down[:-1]) / share * rise
-    short = gap > (1 - share) * down[:-1] + share * down[1:] / rise
-    from_right = short & (cap_right[1:] <= cap_left[1:])
+        need_left = (gap - share * down[..., 1:] / rise) / (1 - share)
+        need_right = (gap - (1 - share) * down[..., :-1]) / share * rise
+    short = gap > (1 - share) * down[..., :-1] + share * down[..., 1:] / rise
+    from_right = short & (cap_right[..., 1:] <= cap_left[..., 1:])
     from_left = short & ~from_right
     repaired = down.copy()
-    repaired[:-1] = np.where(from_right, np.maximum(repaired[:-1], need_left), repaired[:-1])
-    repaired[1:] = np.where(from_left, np.maximum(repaired[1:], need_right), repaired[1:])
+    repaired[..., :-1] = np.where(from_right, np.maximum(repaired[..., :-1], need_left), repaired[..., :-1])
+    repaired[..., 1:] = np.where(from_left, np.maximum(repaired[..., 1:], need_right), repaired[..., 1:])
     return np.minimum(repaired, np.minimum(cap_right, cap_left))
 
 
@@ -78,34 +81,36 @@ def _room(chords: Floats, edges: Floats, theta: float) -> tuple[Floats, Floats]:
     right = right + _sum_beyond(right, edges, -theta)
     mirrored = -edges[::-1]
     with np.errstate(over="ignore", invalid="ignore"):
-        left = -np.expm1(-np.append(widths[::-1], 0.0)) * _sum_beyond(chords[::-1], mirrored, 1 + theta)
-        left = (left + _sum_beyond(left, mirrored, theta))[::-1]
+        left = -np.expm1(-np.append(widths[::-1], 0.0)) * _sum_beyond(chords[..., ::-1], mirrored, 1 + theta)
+        left = (left + _sum_beyond(left, mirrored, theta))[..., ::-1]
     return right, np.where(np.isnan(left), np.inf, left)
 
 
 def _sum_beyond(x: Floats, edges: Floats, rate: float) -> Floats:
     """y_j = Σ_{k>j} x_k e^{rate·(edge_k - edge_j)}, in blocks so that no power leaves the range of doubles."""
-    result = np.zeros(len(x))
-    carry, end = 0.0, len(x)
+    result = np.zeros(x.shape)
+    carry, end = np.zeros((*x.shape[:-1], 1)), x.shape[-1]
     while end:
         start = 0 if rate == 0 else int(np.searchsorted(edges[: end - 1], edges[end - 1] - 200 / abs(rate)))
         powers = np.exp(rate * (edges[start:end] - edges[start]))
-        suffix = np.cumsum((x[start:end] * powers)[::-1])[::-1]
-        beyond = np.append(suffix[1:], 0.0)
-        if carry:
-            beyond += carry * np.exp(rate * (edges[end] - edges[start]))
-        result[start:end] = beyond / powers
-        carry, end = float(result[start] + x[start]), start
+        beyond = np.zeros((*x.shape[:-1], end - start))
+        beyond[..., :-1] = np.cumsum((x[..., start + 1 : end] * powers[1:])[..., ::-1], axis=-1)[..., ::-1]
+        if end < x.shape[-1]:
+            factor = np.exp(rate * (edges[end] - edges[start]))
+            beyond += np.where(carry > 0, carry * factor, 0.0)
+        result[..., start:end] = beyond / powers
+        carry, end = result[..., start : start + 1] + x[..., start : start + 1], start
     return result
 
 
 def _second_difference(down: Floats, widths: Floats, rise: Floats) -> Floats:
     """What lowering H by `down` at the edges takes from the mass of each; nothing beyond the ends, where it is 0."""
-    slopes_up = (down[1:] / rise - down[:-1]) / np.expm1(widths)
-    slopes_down = (down[1:] - down[:-1] * rise) / -np.expm1(-widths)
-    after = np.append(slopes_up, -down[-1:] / np.expm1(widths[-1]))
-    before = np.append(down[:1] / -np.expm1(-widths[0]), slopes_down)
-    return np.asarray(after - before)
+    after, before = np.zeros(down.shape), np.zeros(down.shape)
+    after[..., :-1] = (down[..., 1:] / rise - down[..., :-1]) / np.expm1(widths)
+    after[..., -1] = -down[..., -1] / np.expm1(widths[-1])
+    before[..., 1:] = (down[..., 1:] - down[..., :-1] * rise) / -np.expm1(-widths)
+    before[..., 0] = down[..., 0] / -np.expm1(-widths[0])
+    return after - before
 
 
 def _minorant(masses: Floats, edges: Floats, theta: float) -> Floats:

@@ -12,10 +12,17 @@ from dpcalc.mechanisms.base import Complexes, Floats, Pair
 
 def cells_from_tails(below: Floats, above: Floats) -> Floats:
     """Masses of the cells between edges, from the mass below and above each edge, whichever is smaller there."""
-    left = np.diff(below)
-    right = -np.diff(above)
-    inner = np.where(below[1:] <= above[:-1], left, right)
-    return np.asarray(np.maximum(np.concatenate((below[:1], inner, above[-1:])), 0.0))
+    left = below[..., 1:] - below[..., :-1]
+    right = above[..., :-1] - above[..., 1:]
+    inner = np.where(below[..., 1:] <= above[..., :-1], left, right)
+    return np.asarray(np.maximum(np.concatenate((below[..., :1], inner, above[..., -1:]), axis=-1), 0.0))
+
+
+def gaussian_masses(mu: float | Floats, edges: Floats) -> tuple[Floats, Floats]:
+    """The masses of N(μ, 1) against N(0, 1); one row for each of a column of μ."""
+    center = edges / mu
+    under_p, under_q = center - mu / 2, center + mu / 2
+    return cells_from_tails(ndtr(under_p), ndtr(-under_p)), cells_from_tails(ndtr(under_q), ndtr(-under_q))
 
 
 @dataclass(frozen=True)
@@ -25,12 +32,7 @@ class GaussianPair:
     mu: float
 
     def masses(self, edges: Floats) -> tuple[Floats, Floats]:
-        center = edges / self.mu
-        under_p, under_q = center - self.mu / 2, center + self.mu / 2
-        return (
-            cells_from_tails(ndtr(under_p), ndtr(-under_p)),
-            cells_from_tails(ndtr(under_q), ndtr(-under_q)),
-        )
+        return gaussian_masses(self.mu, edges)
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         return exponents * (1 + exponents) * (self.mu * self.mu / 2)
@@ -114,7 +116,7 @@ class ReversedPair:
 
     def masses(self, edges: Floats) -> tuple[Floats, Floats]:
         a, b = self.pair.masses(-edges[::-1])
-        return b[::-1], a[::-1]
+        return b[..., ::-1], a[..., ::-1]
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         return self.pair.log_mgf(-1 - exponents)

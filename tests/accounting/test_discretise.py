@@ -4,9 +4,17 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpcalc.accounting.discretise import cells_of_pair, even_knots, lower_grid, upper_grid, widening_knots
+from dpcalc.accounting.discretise import (
+    cells_of_pair,
+    even_knots,
+    lower_grid,
+    lower_masses,
+    upper_grid,
+    widening_knots,
+)
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.sampled import PoissonSampled
+from dpcalc.mechanisms.stacked import stacks
 
 
 def exact_delta(noise_multiplier, rate, epsilon, direction):
@@ -56,3 +64,20 @@ def test_widening_knots_cover_the_range_and_keep_to_the_ratio(first, last, ratio
 
 def test_even_knots_are_every_grid_point():
     assert even_knots(-2, 1).tolist() == [-2, -1, 0, 1]
+
+
+@pytest.mark.parametrize("direction", [0, 1])
+def test_stacked_pairs_have_the_masses_and_lower_bounds_of_each(direction):
+    noises = [1.0, 1.5, 0.7]
+    pairs = [PoissonSampled(base=Gaussian(noise_multiplier=s), sampling_rate=0.02).pairs()[direction] for s in noises]
+    (stack,) = stacks(pairs)
+    knots = widening_knots(-3_000, 3_000, 0.03)
+    together = cells_of_pair(stack.rows, step=1e-3, knots=knots)
+    lowered = lower_masses(together, step=1e-3, knots=knots)
+    assert set(stack.members) == set(pairs)
+    for k, pair in enumerate(stack.members):
+        alone = cells_of_pair(pair, step=1e-3, knots=knots)
+        np.testing.assert_allclose(together.row(k).mass, alone.mass, rtol=1e-14)
+        np.testing.assert_allclose(together.row(k).lifted, alone.lifted, rtol=1e-12, atol=1e-300)
+        expected = lower_grid(alone, step=1e-3, knots=knots).masses
+        np.testing.assert_allclose(lowered[k], expected, rtol=1e-9, atol=1e-18)
