@@ -22,6 +22,7 @@ Direction = Literal["remove", "add"]
 _DIGITS = 42.0  # e^-42: below the rounding of the sum
 _CHUNK = 500_000  # complex numbers held at once
 _TOGETHER = 64  # noise multipliers that share their nodes
+_FACTORIALS = np.cumprod(np.arange(2.0, 10.0))  # 2! … 9!
 _FURTHEST = 2e4  # standard deviations up to which the quadrature reaches
 
 
@@ -80,7 +81,7 @@ def _log_moments_of_many(powers: Floats, sigmas: Floats, rate: float) -> Floats:
     other, _ = _nodes(powers, float(sigmas.max()), rate)
     first, last = min(finest[0], other[0]), max(finest[-1], other[-1])
     nodes = first + step * np.arange(int(np.ceil((last - first) / step)) + 1)
-    log_ratios = _log_ratio(nodes[None, :], sigmas[:, None], rate)
+    log_ratios = log_density_ratio(nodes[None, :], sigmas[:, None], rate)
     log_weight = -nodes * nodes / 2 + np.log(step) - np.log(2 * np.pi) / 2
     result = np.empty((sigmas.size, powers.size))
     for i, log_ratio in enumerate(log_ratios):
@@ -119,7 +120,7 @@ def _log_bound(powers: NDArray[Any], sigma: float, rate: float) -> NDArray[Any]:
 def _log_moments(powers: NDArray[Any], sigma: float, rate: float) -> NDArray[Any]:
     """log E[r^β] for each β, as log1p of E[r^β - 1 - β(r - 1)] (E[r] = 1), or scaled where that overflows."""
     nodes, step = _nodes(powers, sigma, rate)
-    log_ratio = _log_ratio(nodes, sigma, rate)
+    log_ratio = log_density_ratio(nodes, sigma, rate)
     log_weight = -nodes * nodes / 2 + np.log(step) - np.log(2 * np.pi) / 2
     largest = float(np.max(log_weight[:, None] + np.outer(log_ratio, [powers.real.min(), powers.real.max()])))
     size = max(1, _CHUNK // max(1, nodes.size))
@@ -150,12 +151,9 @@ def _excess(beta: NDArray[Any], v: Floats, log_weight: Floats) -> NDArray[Any]:
 
 def _series(beta: NDArray[Any], v: Floats, weight: Floats) -> NDArray[Any]:
     """Σ w (e^{βv} - 1 - β(e^v - 1)) = Σ_{k ≥ 2} (β^k - β) Σ w v^k / k!, for small βv."""
-    result = np.zeros_like(beta)
-    term, moment, factorial = beta, weight * v, 1.0
-    for k in range(2, 10):
-        factorial, moment, term = factorial * k, moment * v, term * beta
-        result = result + (term - beta) * (float(moment.sum()) / factorial)
-    return result
+    moments = np.multiply.accumulate(np.broadcast_to(v, (9, v.size)), axis=0)[1:] @ weight
+    powers = np.multiply.accumulate(np.broadcast_to(beta, (9, beta.size)), axis=0)[1:]
+    return np.asarray((moments / _FACTORIALS) @ (powers - beta))
 
 
 def _log(z: NDArray[Any]) -> NDArray[Any]:
@@ -171,7 +169,8 @@ def _log1p(z: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(real + 1j * np.arctan2(z.imag, 1 + z.real))
 
 
-def _log_ratio(nodes: Floats, sigma: float | Floats, rate: float) -> Floats:
+def log_density_ratio(nodes: Floats, sigma: float | Floats, rate: float) -> Floats:
+    """log r at x = σ·nodes."""
     z = nodes / sigma - 1 / (2 * sigma * sigma)
     near = np.log1p(rate * np.expm1(np.minimum(z, 30.0)))
     return np.where(z > 30.0, z + np.log(rate) + np.log1p((1 - rate) / rate * np.exp(-np.maximum(z, 30.0))), near)
@@ -190,7 +189,7 @@ def _nodes(powers: NDArray[Any], sigma: float, rate: float) -> tuple[Floats, flo
     step = 2 * np.pi * width / (_DIGITS + growth)
     left = max(0.0, sigma * float(np.log(max(1.0, -float(real.min()) * rate))))  # there r^β is flat for β < 0
     coarse = np.arange(-np.sqrt(left**2 + 102) - 1, max(1.0, float(real.max())) / sigma + 10.5, 0.5)
-    log_ratio = _log_ratio(coarse, sigma, rate)
+    log_ratio = log_density_ratio(coarse, sigma, rate)
     sizes = [-coarse * coarse / 2 + power * log_ratio for power in (float(real.min()), float(real.max()))]
     if max(float(size.max()) for size in sizes) <= 300:  # the terms 1 and r of `_excess` count as well
         sizes += [-coarse * coarse / 2, -coarse * coarse / 2 + log_ratio]

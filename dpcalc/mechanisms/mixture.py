@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc.accounting.subsampled_gaussian import log_mgf as subsampled_log_mgf
+from dpcalc.accounting.symmetrised_gaussian import log_mgf as symmetrised_log_mgf
 from dpcalc.mechanisms.base import Complexes, Floats, Pair
 from dpcalc.mechanisms.pairs import GaussianPair, PointPair, point_pair_of_profile
 
@@ -81,8 +82,12 @@ class SymmetrisedPair:
         a, b = self.pair.masses(np.array([0.0]))
         return float(a[1]), float(b[1])
 
-    def log_mgf(self, exponents: Complexes) -> Complexes | None:  # noqa: ARG002
-        return None
+    def log_mgf(self, exponents: Complexes) -> Complexes | None:
+        """Of sampled Gaussians, and at real exponents."""
+        pair = self.pair
+        if np.any(exponents.imag != 0) or not isinstance(pair, MixturePair) or not isinstance(pair.pair, GaussianPair):
+            return None
+        return symmetrised_log_mgf(exponents.real, pair.pair.mu, pair.rate).astype(np.complex128)
 
     def has_atoms(self) -> bool:
         return True
