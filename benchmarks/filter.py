@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcalc.adaptive.logs import long as long_logs
+from dpcalc.adaptive.logs import csv_table
 from dpcalc.adaptive.request import Request, carry_out
 
 SPOT_CHECKS = 20
@@ -87,9 +87,9 @@ def csv(folder: Path) -> None:
     print(f"Long CSV, {len(frame):,} rows")
     baseline = timed(with_pandas)
     verdict("time against pandas, with pyarrow", timed(lambda: carry_out(request, str(path))) / baseline, 1)
-    fast, long_logs._csv_arrow = long_logs._csv_arrow, long_logs._csv_plain
+    fast, csv_table._arrow = csv_table._arrow, csv_table._plain
     verdict("time against pandas, without pyarrow", timed(lambda: carry_out(request, str(path)), 1) / baseline, 6)
-    long_logs._csv_arrow = fast
+    csv_table._arrow = fast
 
 
 def individual(folder: Path) -> None:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from dpcalc.adaptive.individual_loss import LossMoments
 from dpcalc.adaptive.local import Log, duplicate_error, finish_run
 from dpcalc.adaptive.logs.identifiers import Identifiers
-from dpcalc.adaptive.logs.long import Columns, LongLog, arrow_batch
+from dpcalc.adaptive.logs.parquet_table import arrow_batch
+from dpcalc.adaptive.logs.table import Columns, LongLog
 from dpcalc.adaptive.run import Duplicate, Run, Settings
 from dpcalc.errors import InputError
 

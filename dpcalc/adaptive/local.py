@@ -10,8 +10,8 @@ import numpy as np
 
 from dpcalc.adaptive.logs.dense import DenseLog
 from dpcalc.adaptive.logs.identifiers import Identifiers
-from dpcalc.adaptive.logs.long import LongLog, Row, TextIds
 from dpcalc.adaptive.logs.ordering import Entries, Unsorted, checked_order, sorted_on_disk
+from dpcalc.adaptive.logs.table import LongLog, Row, TextIds
 from dpcalc.adaptive.run import Duplicate, MissingStep, Run, Settings
 from dpcalc.adaptive.state import load_state, save_state
 from dpcalc.errors import InputError

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcalc.adaptive.logs import long as long_logs
-from dpcalc.adaptive.logs import ordering
+from dpcalc.adaptive.logs import csv_table, json_table, ordering
 from dpcalc.adaptive.logs.decimals import parse_decimals
 from dpcalc.adaptive.request import Request, carry_out
 from dpcalc.adaptive.run import Run
@@ -43,7 +42,7 @@ def arrow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
     if request.param:
         pytest.importorskip("pyarrow")
     else:
-        monkeypatch.setattr(long_logs, "_csv_arrow", long_logs._csv_plain)
+        monkeypatch.setattr(csv_table, "_arrow", csv_table._plain)
     return bool(request.param)
 
 
@@ -69,7 +68,7 @@ def test_sorting_on_disk_does_not_depend_on_the_size_of_runs(
     tmp_path: Path, expected: tuple[list[int], dict[str, float]], monkeypatch: pytest.MonkeyPatch, arrow: bool
 ) -> None:
     monkeypatch.setattr(ordering, "_ENTRIES", 37)
-    monkeypatch.setattr(long_logs, "_CHUNK", 1000)
+    monkeypatch.setattr(csv_table, "_CHUNK", 1000)
     path = tmp_path / "log.csv"
     path.write_text(csv_text(ROWS[::-1]))
     assert outcome(carry_out(REQUEST, str(path))) == expected
@@ -118,8 +117,8 @@ def test_a_name_is_the_same_before_and_after_the_first_one_with_letters(
     tmp_path: Path, arrow: bool, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Integers in an early part of the log and strings in a later one must not become two people."""
-    monkeypatch.setattr(long_logs, "_CHUNK", 16)
-    monkeypatch.setattr(long_logs, "_ROWS", 2)
+    monkeypatch.setattr(csv_table, "_CHUNK", 16)
+    monkeypatch.setattr(json_table, "BATCH_ROWS", 2)
     path = tmp_path / "log"
     rows = [(step, name, 1.0) for step in range(4) for name in ([7, 8] if step < 2 else [7, "x"])]
     if kind == "csv":
