@@ -1,4 +1,4 @@
-"""The transform of C_p of a Gaussian, against 30-digit integrals and the limits it must respect."""
+"""The transform of C_p of a Gaussian, against 20-digit integrals and the limits it must respect."""
 
 import mpmath
 import numpy as np
@@ -10,7 +10,7 @@ from dpcalc.mechanisms.sampled import FixedSizeSampled
 
 
 def exact(exponent, mu, rate):
-    mpmath.mp.dps = 30
+    mpmath.mp.dps = 20
     lam, m, p = mpmath.mpf(exponent), mpmath.mpf(mu), mpmath.mpf(rate)
 
     def integrand(x):
@@ -18,7 +18,7 @@ def exact(exponent, mu, rate):
         return (h ** (1 + lam) - h + h ** (-lam) - 1) * mpmath.npdf(x)
 
     end = (1 + exponent) * mu + 20
-    points = [m / 2 + k * (end - m / 2) / 40 for k in range(41)]
+    points = [m / 2 + k * (end - m / 2) / 20 for k in range(21)]
     return float(mpmath.log1p(mpmath.quad(integrand, points)))
 
 
@@ -26,7 +26,7 @@ def exact(exponent, mu, rate):
     ("exponent", "mu", "rate"),
     [(0.1, 1.0, 0.01), (1.0, 0.5, 0.1), (7.0, 2.0, 1e-4), (31.0, 0.3, 0.5), (3.0, 6.0, 0.02), (15.0, 0.01, 1e-3)],
 )
-def test_the_transform_agrees_with_a_30_digit_integral(exponent, mu, rate):
+def test_the_transform_agrees_with_a_20_digit_integral(exponent, mu, rate):
     found = float(log_mgf(np.array([exponent]), mu, rate)[0])
     assert found == pytest.approx(exact(exponent, mu, rate), rel=1e-11)
 
