@@ -18,6 +18,9 @@ from dpcalc.mechanisms.base import Complexes, Floats
 
 _UNIT = 2.0**-53
 _LOG_NEGLIGIBLE = -60.0
+_CHEAP = 4  # as many parts as are bounded at several tilts
+_LOG_POOR = -25.0
+_NEIGHBOURS = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0])
 _MANY, _FEW, _LARGEST_TABLE, _TOGETHER = 48, 1_000, 4_000_000, 64
 
 
@@ -73,6 +76,29 @@ def fast_length(least: int) -> int:
     return best + best % 2
 
 
+def fitting_window(parts: Sequence[tuple[Grid, int]], window: Window, log_mass: float) -> Window:
+    """The window if the composed grids centre in it; otherwise one that they leave with probability e^log_mass.
+
+    A window comes from a look at the pairs. Their grids end earlier, and far tails can weigh much under a tilt.
+    """
+    means = [float(grid.masses @ grid.losses) for grid, _ in parts]
+    mean = sum(count * at for at, (_, count) in zip(means, parts, strict=True))
+    if window.low <= mean <= window.high:
+        return window
+    variance = sum(
+        count * float(grid.masses @ (grid.losses - at) ** 2) for at, (grid, count) in zip(means, parts, strict=True)
+    )
+    deviation = max(float(np.sqrt(variance)), parts[0][0].step)
+    ends = []
+    for sign in (-1.0, 1.0):
+        tilts = sign * np.geomspace(0.05, 50.0, 12) / deviation
+        edges = [(_log_moment(parts, tilt) - log_mass) / tilt for tilt in tilts]
+        best = int(np.argmin(sign * np.array(edges)))
+        ends.append((float(edges[best]), float(tilts[best])))
+    (low, low_tilt), (high, high_tilt) = ends
+    return Window(low, low_tilt, high, high_tilt)
+
+
 def compose_grids(parts: Sequence[tuple[Grid, int]], window: Window) -> Composed:
     """The composition of grids of one step and one tilt θ on a window of losses; any window is sound."""
     low, low_tilt, high, high_tilt = window
@@ -84,7 +110,7 @@ def compose_grids(parts: Sequence[tuple[Grid, int]], window: Window) -> Composed
     if few is not None:
         noise = max(noise, _UNIT * (few.longest + 16))
     spectrum = _Spectrum(length, noise)
-    log_scale = log_low = log_high = log_slack = log_finite = 0.0
+    log_scale = log_slack = log_finite = 0.0
     done = 0
     while done < len(parts):
         alive = len(spectrum.log_product)
@@ -99,14 +125,12 @@ def compose_grids(parts: Sequence[tuple[Grid, int]], window: Window) -> Composed
     for grid, count in parts:
         losses = grid.losses
         log_scale += count * grid.log_scale
-        log_low += count * _log_mean_exp(grid.masses, low_tilt * losses)
-        log_high += count * _log_mean_exp(grid.masses, high_tilt * losses)
         log_slack += count * 4 * _UNIT * (8 + abs(grid.log_scale) + abs(theta) * float(grid.masses @ np.abs(losses)))
         log_finite += count * float(np.log1p(-min(grid.infinite, 1 - 1e-16)))
     masses, error = spectrum.inverse(start)
     top = step * (start + length)
-    log_above = min(log_high - high_tilt * top, 0.0)
-    log_below = min(log_low - low_tilt * step * (start - 1), 0.0)
+    log_above = _log_outside(parts, high_tilt, top)
+    log_below = _log_outside(parts, low_tilt, step * (start - 1))
     return Composed(
         Grid(step, start, masses, theta, log_scale, -float(np.expm1(log_finite))),
         error,
@@ -204,6 +228,21 @@ def _fold(grid: Grid, length: int) -> Floats:
     padded = np.zeros(-(-total // length) * length)
     padded[offset:total] = grid.masses
     return np.asarray(padded.reshape(-1, length).sum(axis=0))
+
+
+def _log_outside(parts: Sequence[tuple[Grid, int]], tilt: float, edge: float) -> float:
+    """Chernoff's bound on the log of the tilted probability beyond an edge; every tilt of the right sign is sound.
+
+    The tilt that was asked for comes from a rough look; where it serves badly and it is cheap, others are tried.
+    """
+    bound = _log_moment(parts, tilt) - tilt * edge
+    if bound > _LOG_POOR and len(parts) <= _CHEAP:
+        bound = min(_log_moment(parts, float(at)) - float(at) * edge for at in tilt * _NEIGHBOURS)
+    return min(0.0, bound)
+
+
+def _log_moment(parts: Sequence[tuple[Grid, int]], tilt: float) -> float:
+    return sum(count * _log_mean_exp(grid.masses, tilt * grid.losses) for grid, count in parts)
 
 
 def _log_mean_exp(masses: Floats, exponents: Floats) -> float:

@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from dpcalc.accounting.convolve import compose_grids
+from dpcalc.accounting.convolve import compose_grids, fitting_window
 from dpcalc.accounting.curve import Curve
 from dpcalc.accounting.discretise import (
     Cells,
@@ -153,10 +153,12 @@ class LossDistribution:
                 if block_size:
                     pilot = self._block_pilot(pair, block_size)
                     window = pilot.window(theta, _LOG_BLOCK, log_spare - float(np.log(self.steps)))
+                    window = fitting_window([(grid, block_size)], window, _LOG_BLOCK)
                     block, below = _block(grid, block_size, window, side, plan)
                     grids.append((block, blocks))
                     lost += blocks * below
-        composed = compose_grids(grids, self.pilot.window(theta, LOG_OUTSIDE, log_spare))
+        window = fitting_window(grids, self.pilot.window(theta, LOG_OUTSIDE, log_spare), LOG_OUTSIDE)
+        composed = compose_grids(grids, window)
         return Curve(composed, side=side, near=saddle.epsilon, shift=shift, steps=self.steps, lost=lost)
 
     def _block_pilot(self, pair: Pair, size: int) -> Pilot:

@@ -31,6 +31,7 @@ DEGREE = 12
 MARGIN = 2e-3
 _ABSCISSAS = (0.2, 3000.0, 25)  # shared by all records: each uses the one nearest its saddle point
 _ALIASING = 1e-6
+_PRECISE = 1e-4  # interpolation error of a record's ΣK up to which a contour is preferred
 _TAIL = 2e-4
 _FEWEST_NODES = 24
 _LARGEST_NODES = 192
@@ -132,10 +133,12 @@ class _Contour:
         # Chernoff's bound log δ ≤ ΣK(c) − cε + c·log c − (1+c)·log(1+c), solved for ε; the best c is near the saddle.
         bound = (sums.real + error - math.log(delta) + c * np.log(c) - (1 + c) * np.log1p(c)) / c
         bound = np.where(np.isfinite(bound), bound, np.inf)
-        place = np.argmin(bound, axis=1)
+        # A contour may run through any c > 0: rather a little off the saddle than where interpolation is poor.
+        precise = np.where(error <= _PRECISE, bound, np.inf)
+        place = np.where(np.isfinite(precise).any(axis=1), np.argmin(precise, axis=1), np.argmin(bound, axis=1))
         rows = np.arange(records.size)
         gaussian = np.sqrt(2 * np.maximum(sums.real[rows, place], 0.0) / (c * (1 + c))[place])
-        return c[place], np.maximum(bound[rows, place], 0.0), gaussian
+        return c[place], np.maximum(bound.min(axis=1), 0.0), gaussian
 
     def _abscissas(self, records: NDArray[np.int64], delta: float) -> Floats:
         """The shared abscissas among which these records' saddle points lie: c ≈ √(2·log 1/δ)/μ, or less."""
