@@ -14,7 +14,7 @@ from dpcalc.accounting.clt import approximate_mu
 from dpcalc.accounting.contour import ACCURACY as CONTOUR_ACCURACY
 from dpcalc.accounting.contour import contour_through
 from dpcalc.accounting.gaussian import composed_mu, is_exactly_gaussian
-from dpcalc.accounting.loss_distribution import Bounds, LossDistribution
+from dpcalc.accounting.loss_distribution import Bounds, LossDistribution, probability_out_of_range
 from dpcalc.accounting.renyi import composed_rdp, composed_rho, rdp_upper_delta, rdp_upper_epsilon
 from dpcalc.conversions import gdp_delta, gdp_epsilon
 from dpcalc.errors import CertificationError, InputError
@@ -85,6 +85,8 @@ def upper_epsilon(parts: Parts, delta: float, tolerance: float = 1e-3) -> float:
     grouped = group(parts)
     if is_exactly_gaussian(grouped):
         return _by_gdp(grouped, question).upper
+    if _is_out_of_range(grouped, question):
+        return _answer(grouped, question, "auto").upper
     if _is_zero(grouped, question):
         return 0.0
     if any(mechanism.attained_pairs() != mechanism.pairs() for mechanism, _ in grouped):
@@ -100,6 +102,8 @@ def estimated_epsilon(parts: Parts, delta: float, *, near: float) -> float:
     grouped = group(parts)
     if is_exactly_gaussian(grouped):
         return _by_gdp(grouped, question).upper
+    if _is_out_of_range(grouped, question):
+        return math.inf
     if _is_zero(grouped, question):
         return 0.0
     directions = _by_expectation(grouped, question)
@@ -191,6 +195,8 @@ def _by_rdp(parts: Parts, question: _Question) -> _Answer:
 
 def _by_loss_distribution(parts: Parts, question: _Question) -> _Answer:
     """The worse of the two directions, bounded from both sides; the other one only shown to be no worse."""
+    if _is_out_of_range(parts, question):
+        return _Answer("pld", 1.0 if question.delta is None else math.inf, 0.0, None)
     if _is_zero(parts, question):
         return _Answer("pld", 0.0, 0.0, 0.0)
     directions = _by_expectation(parts, question)
@@ -198,18 +204,32 @@ def _by_loss_distribution(parts: Parts, question: _Question) -> _Answer:
     upper = max([worst.upper, *(other.upper_below(worst.upper) for other in directions[1:])])
     estimates = [direction.estimate for direction in directions]
     if any(found is None for found in estimates):
-        return _Answer("pld", upper, worst.lower, (worst.lower + upper) / 2)
+        return _Answer("pld", upper, worst.lower, _middle(worst.lower, upper))
     estimate = max(found for found in estimates if found is not None)
     doubt = CONTOUR_ACCURACY * (1 + 1 / max(directions[0].slope, 1e-300))
     if not worst.lower - doubt <= estimate <= upper + doubt:
         again = [direction.contour(finer=1.7) for direction in directions]
         if not any(found is not None and abs(found - estimate) <= 1e-5 * estimate for found in again):
-            return _Answer("pld", upper, worst.lower, (worst.lower + upper) / 2)
+            return _Answer("pld", upper, worst.lower, _middle(worst.lower, upper))
         raise CertificationError(
             f"the contour integral gives {estimate:.9g}, outside the certified interval "
             f"[{worst.lower:.9g}, {upper:.9g}]; this is a fault of the program, so no answer is given."
         )
     return _Answer("pld", upper, worst.lower, min(max(estimate, worst.lower), upper))
+
+
+def _middle(lower: float, upper: float) -> float | None:
+    """The middle of an interval that is narrow enough to speak of an estimate."""
+    return (lower + upper) / 2 if upper <= 1.2 * lower else None
+
+
+def _is_out_of_range(parts: Parts, question: _Question) -> bool:
+    """Whether losses too large for loss distributions are so likely that ε at δ may be one of them."""
+    allowed = 1e-3 if question.delta is None else question.delta
+    return any(
+        probability_out_of_range([(mechanism.pairs()[index], count) for mechanism, count in parts]) > allowed
+        for index in (0, 1)
+    )
 
 
 def _is_zero(parts: Parts, question: _Question) -> bool:

@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc.accounting.push_down import push_down
+from dpcalc.errors import CertificationError
 from dpcalc.mechanisms.base import Floats, Pair
 
 Indices = NDArray[np.int64]
 
+_MASS_TOLERANCE = 1e-9
 _TINY = 1e-290  # below this, doubles lose their digits
 
 
@@ -112,6 +114,8 @@ def cells_of_pair(pair: Pair, *, step: float, knots: Indices) -> Cells:
     """The cells of a pair between the grid points `knots`, untilted."""
     edges = (step * knots).astype(np.float64)
     a, b = pair.masses(edges)
+    if not np.all(np.abs(a.sum(axis=-1) - 1) < _MASS_TOLERANCE):
+        raise CertificationError(f"the masses of a pair add up to {a.sum(axis=-1)} and not to 1; no answer is given.")
     mass, q_mass = a[..., 1:-1], b[..., 1:-1]
     t = np.exp(np.minimum(edges[:-1], 690.0))
     spread = np.where(edges[:-1] < 690.0, q_mass * t, 0.0)

@@ -33,6 +33,7 @@ from dpcalc.accounting.discretise import (
 from dpcalc.accounting.pilot import Outline, Pilot, Saddle, Window, coarse_outline, common_outline
 from dpcalc.accounting.plan import LOG_OUTSIDE, MOST_POINTS, Plan, make_plan
 from dpcalc.mechanisms.base import Pair
+from dpcalc.mechanisms.pairs import LARGEST_LOSS
 from dpcalc.mechanisms.stacked import Stack, stacks
 
 Parts = Sequence[tuple[Pair, int]]
@@ -42,6 +43,7 @@ _SPARE = 1e-6  # share of δ given away to truncation
 _LOG_BLOCK = -32.0  # log of the tilted probability left outside the window of a block
 _MOST_KEPT = 4_000_000  # cells kept between the two bounds
 _MANY = 48  # with more different pairs, similar ones are put on grids together
+_FAR = np.array([LARGEST_LOSS])
 _ROUNDING = 4e-16  # relative error of a loss at an edge
 
 
@@ -51,6 +53,13 @@ class Bounds:
 
     lower: float
     upper: float
+
+
+def probability_out_of_range(parts: Parts) -> float:
+    """The probability of some loss, infinite ones included, whose exponential leaves the range of doubles."""
+    far = np.array([float(pair.masses(_FAR)[0][-1]) for pair, _ in parts])
+    counts = np.array([float(count) for _, count in parts])
+    return -float(np.expm1(counts @ np.log1p(-np.minimum(far, 1 - 1e-16))))
 
 
 class LossDistribution:

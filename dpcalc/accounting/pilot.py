@@ -32,7 +32,7 @@ class Outline:
         """Losses below and above which less than `mass` lies, at the resolution of the outline."""
         below = np.cumsum(self.masses)
         above = np.cumsum(self.masses[::-1])[::-1]
-        low = self.edges[max(int(np.searchsorted(below, mass, side="right")) - 1, 0)]
+        low = self.edges[min(max(int(np.searchsorted(below, mass, side="right")) - 1, 0), len(self.edges) - 1)]
         high = self.edges[min(int(np.searchsorted(-above, -mass, side="left")), len(self.edges) - 1)]
         return float(low), float(high)
 

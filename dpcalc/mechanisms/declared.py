@@ -13,7 +13,7 @@ from dpcalc.conversions import group_dp, pure_dp_mu, pure_dp_rdp, pure_dp_rho, r
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Floats, Mechanism, Pair
-from dpcalc.mechanisms.pairs import GaussianPair, PointPair, point_pair_of_profile
+from dpcalc.mechanisms.pairs import LARGEST_LOSS, GaussianPair, PointPair, point_pair_of_profile
 from dpcalc.mechanisms.pure import pure_dp_pair
 from dpcalc.mechanisms.validation import expect_adjacency, expect_non_negative, expect_positive, expect_probability
 
@@ -113,6 +113,7 @@ class _FromRdp(Mechanism):
     """What a declared Rényi curve shares: its pair is the best δ(ε) that the curve implies, at every ε of a grid."""
 
     def _profile_pair(self, orders: Floats, largest_loss: float) -> PointPair:
+        largest_loss = min(largest_loss, LARGEST_LOSS)
         losses = np.sinh(np.linspace(0.0, np.arcsinh(1e3 * largest_loss), 600)) / 1e3
         rdps = self.rdp(orders)
         above = np.concatenate(

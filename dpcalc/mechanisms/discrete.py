@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpcalc.conversions import pure_dp_mu, pure_dp_rdp, pure_dp_rho
+from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Floats, Mechanism, Pair
 from dpcalc.mechanisms.pairs import PointPair
@@ -19,6 +20,16 @@ from dpcalc.mechanisms.validation import expect_adjacency, expect_positive, expe
 
 # Noise further out than this many standard deviations (1e-136 of it) counts as an infinite loss.
 _REACH = 25.0
+_MOST = 400_000
+
+
+def _expect_few_points(**sizes: float) -> None:
+    """Refuse noise that would take more points than fit into memory; a continuous mechanism serves as well there."""
+    for name, value in sizes.items():
+        if value > _MOST:
+            raise InputError(
+                f"Expected {name}={value:g} in (0, {_MOST:g}]: larger noise on the integers is not tabulated."
+            )
 
 
 def shifted_pair(log_masses: Floats, shift: int) -> PointPair:
@@ -52,6 +63,7 @@ class DiscreteGaussian(Mechanism):
     def __post_init__(self) -> None:
         expect_positive("sigma", self.sigma)
         expect_whole("sensitivity", self.sensitivity)
+        _expect_few_points(sigma=self.sigma, sensitivity=self.sensitivity)
         expect_adjacency(self.adjacency)
 
     @cached_property
@@ -102,6 +114,7 @@ class DiscreteLaplace(Mechanism):
     def __post_init__(self) -> None:
         expect_positive("scale", self.scale)
         expect_whole("sensitivity", self.sensitivity)
+        _expect_few_points(sensitivity=self.sensitivity)
         expect_adjacency(self.adjacency)
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 from dpcalc.accounting.subsampled_gaussian import log_mgf as subsampled_log_mgf
 from dpcalc.accounting.symmetrised_gaussian import log_mgf as symmetrised_log_mgf
 from dpcalc.mechanisms.base import Complexes, Floats, Pair
-from dpcalc.mechanisms.pairs import GaussianPair, PointPair, point_pair_of_profile
+from dpcalc.mechanisms.pairs import LARGEST_LOSS, GaussianPair, PointPair, point_pair_of_profile
 
 
 @dataclass(frozen=True)
@@ -132,13 +132,13 @@ def _chain(first: Pair, second: Pair, losses: Floats) -> Floats:
 
 def _profile_grid(pairs: tuple[Pair, Pair]) -> Floats:
     """Losses that resolve the bulk of the pairs and reach to where their δ is negligible."""
-    edges = np.concatenate(([0.0], np.geomspace(1e-12, 600.0, 400)))
+    edges = np.concatenate(([0.0], np.geomspace(1e-12, LARGEST_LOSS, 400)))
     reach, scale = 0.0, np.inf
     for pair in pairs:
         delta = _profile(pair, edges)
         reach = max(reach, float(edges[min(int(np.searchsorted(-delta, -1e-90)), len(edges) - 1)]))
         scale = min(scale, float(delta[0]))
-    reach = max(2 * reach, 1e-10)
+    reach = min(max(2 * reach, 1e-10), LARGEST_LOSS)
     scale = max(min(scale, reach) / 10, 1e-13)
     half = np.sinh(np.linspace(0.0, float(np.arcsinh(reach / scale)), 700)) * scale
     return np.concatenate((-half[:0:-1], half))

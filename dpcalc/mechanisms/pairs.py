@@ -9,6 +9,9 @@ from scipy.special import ndtr
 
 from dpcalc.mechanisms.base import Complexes, Floats, Pair
 
+# Losses above this are not told apart from infinity: e^loss must stay within the range of doubles.
+LARGEST_LOSS = 300.0
+
 
 def cells_from_tails(below: Floats, above: Floats) -> Floats:
     """Masses of the cells between edges, from the mass below and above each edge, whichever is smaller there."""
@@ -134,6 +137,9 @@ def point_pair_of_profile(losses: Floats, profile: Floats) -> PointPair:
     H(e^ε) = δ(ε) is convex in t = e^ε and at most the profile at the ε_j, so it is at most the convex minorant of
     the profile's values there, joined to H(0) = 1; what is left beyond the last ε_j is mass at infinity.
     """
+    # Beyond this e^ε leaves the range of doubles; whatever is left there counts as infinite.
+    inside = np.abs(losses) < LARGEST_LOSS
+    losses, profile = losses[inside], profile[inside]
     t = np.concatenate(([0.0], np.exp(losses)))
     value = np.concatenate(([1.0], np.minimum(profile, 1.0)))
     value = np.maximum(value, np.maximum(1 - t, 0.0))

@@ -1,0 +1,49 @@
+"""Losses beyond the range of doubles: an answer from another accountant, never a small number."""
+
+import math
+
+import pytest
+
+from dpcalc.accounting.compose import compose
+from dpcalc.conversions import gdp_epsilon
+from dpcalc.errors import InputError
+from dpcalc.mechanisms.declared import DeclaredDP, DeclaredRDP, DeclaredZCDP
+from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
+from dpcalc.mechanisms.exponential import Exponential
+from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.sampled import PoissonSampled
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "count", "least"),
+    [
+        # A pure ε-DP mechanism with two outcomes has δ(x) = (e^ε - e^x)/(1 + e^ε): ε - 1e-5 at δ = 1e-5.
+        (DeclaredDP(epsilon=800.0), 1, 800 - 1.1e-5),
+        (DeclaredDP(epsilon=1e300), 1, 1e300 * (1 - 1e-9)),
+        (Laplace(scale=1e-300), 1, 1e300 * (1 - 1e-9)),
+        (DiscreteLaplace(scale=1e-3, sensitivity=1), 1, 1000 - 1.1e-5),
+        (DiscreteLaplace(scale=1e-3, sensitivity=1), 5, 4999.0),
+        (DeclaredZCDP(rho=1e6), 1, gdp_epsilon(math.sqrt(2e6), 1e-5)),
+        (DeclaredZCDP(rho=100.0), 1, gdp_epsilon(math.sqrt(200), 1e-5)),
+        (DeclaredRDP(orders=(2.0,), epsilons=(1e300,)), 1, 1e299),
+        (DiscreteGaussian(sigma=1e-5, sensitivity=1), 1, 4.9e9),
+        (PoissonSampled(base=Gaussian(noise_multiplier=0.01), sampling_rate=0.5), 3, gdp_epsilon(100, 1e-4)),
+        (Exponential(epsilon=2000.0), 1, 1999.0),
+    ],
+)
+def test_a_huge_loss_is_never_answered_with_a_small_epsilon(mechanism, count, least) -> None:
+    guarantee = compose([(mechanism, count)], delta=1e-5)
+    assert guarantee.epsilon >= least
+    assert guarantee.epsilon_lower is None or guarantee.epsilon_lower <= guarantee.epsilon
+
+
+def test_a_declared_failure_above_delta_is_infinite() -> None:
+    assert math.isinf(compose([(DeclaredDP(epsilon=1.0, delta=0.1), 1)], delta=1e-5).epsilon)
+
+
+def test_noise_on_the_integers_that_does_not_fit_into_memory_is_refused() -> None:
+    with pytest.raises(InputError, match="sigma=1e"):
+        DiscreteGaussian(sigma=1e9)
+    with pytest.raises(InputError, match="sensitivity"):
+        DiscreteLaplace(scale=1.0, sensitivity=10**9)
