@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,8 +13,14 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+import hypothesis
 import jsonschema
 import pytest
+
+# The same examples every time where a verdict depends on it; fresh ones on a developer's machine.
+hypothesis.settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("ci")
 
 SCHEMA = json.loads((resources.files("dpcalc") / "schema" / "dpcalc-1.json").read_text(encoding="utf-8"))
 
