@@ -69,8 +69,10 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 def test_python_examples_in_the_readme_run() -> None:
-    for block in re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL):
-        exec(compile(block, "README.md", "exec"), {})
+    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    names: dict[str, object] = {}
+    exec(compile(block, "README.md", "exec"), names)
+    assert names["guarantee"].epsilon_lower <= 2.38168973 <= names["guarantee"].epsilon  # the exact value
 
 
 def test_doctests_of_the_package_hold() -> None:
