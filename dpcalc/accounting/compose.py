@@ -148,7 +148,10 @@ def _answer(parts: Parts, question: _Question, accountant: Accountant) -> _Answe
         return _Answer("clt", _gdp_value(approximate_mu(parts), question), None, None, "approximate")
     if is_exactly_gaussian(parts):
         return _by_gdp(parts, question)
-    best = _by_loss_distribution(parts, question)
+    try:
+        best = _by_loss_distribution(parts, question)
+    except OverflowError:  # a composed loss beyond the range of doubles: the other accountants still answer
+        best = _Answer("pld", 1.0 if question.delta is None else math.inf, 0.0, None)
     candidates = [best]
     if best.lower is None or math.isinf(best.upper) or not best.upper - best.lower <= question.tolerance * best.upper:
         candidates.append(_by_rdp(parts, question))

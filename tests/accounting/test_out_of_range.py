@@ -47,3 +47,12 @@ def test_noise_on_the_integers_that_does_not_fit_into_memory_is_refused() -> Non
         DiscreteGaussian(sigma=1e9)
     with pytest.raises(InputError, match="sensitivity"):
         DiscreteLaplace(scale=1.0, sensitivity=10**9)
+
+
+def test_a_composed_loss_that_overflows_is_left_to_another_accountant() -> None:
+    base, rate, delta = Gaussian(noise_multiplier=0.19382591372369137), 0.022847436783573694, 2.532140562696461e-29
+    replaced = compose([(PoissonSampled(base=base, sampling_rate=rate, adjacency="replace-one"), 238339)], delta=delta)
+    removed = compose([(PoissonSampled(base=base, sampling_rate=rate), 238339)], delta=delta)
+    assert replaced.accountant != "pld"
+    # Replacing a record by one that contributes nothing is removing it.
+    assert replaced.epsilon >= removed.epsilon_lower > 0
