@@ -45,8 +45,13 @@ class Composed:
         return np.maximum(self.grid.masses, 0.0) + self.error
 
     def from_below(self) -> Floats:
-        """Tilted masses of the window that exceed no true mass."""
-        return np.maximum(self.grid.masses - (self.error + self.below + self.above), 0.0)
+        """Tilted masses of the window that exceed no circular mass: together by `wrapped` more than the true ones."""
+        return np.maximum(self.grid.masses - self.error, 0.0)
+
+    @property
+    def wrapped(self) -> float:
+        """The tilted probability that is outside the window, and may be counted anywhere inside."""
+        return self.below + self.above
 
     def upper(self) -> Grid:
         """As one distribution from above, but for what is below the window (`below`); what is above goes to +∞."""
@@ -56,7 +61,7 @@ class Composed:
 
     def lower(self) -> Grid:
         """As one distribution from below, without its empty ends."""
-        masses = self.from_below()
+        masses = np.maximum(self.from_below() - self.wrapped, 0.0)
         inside = np.flatnonzero(masses > 0)
         first, last = (int(inside[0]), int(inside[-1]) + 1) if inside.size else (0, 1)
         return replace(
@@ -83,7 +88,7 @@ def fitting_window(parts: Sequence[tuple[Grid, int]], window: Window, log_mass: 
     """
     means = [float(grid.masses @ grid.losses) for grid, _ in parts]
     mean = sum(count * at for at, (_, count) in zip(means, parts, strict=True))
-    if window.low <= mean <= window.high:
+    if window.low <= mean <= window.high and np.isfinite(window.high - window.low):
         return window
     variance = sum(
         count * float(grid.masses @ (grid.losses - at) ** 2) for at, (grid, count) in zip(means, parts, strict=True)
@@ -99,10 +104,18 @@ def fitting_window(parts: Sequence[tuple[Grid, int]], window: Window, log_mass: 
     return Window(low, low_tilt, high, high_tilt)
 
 
-def compose_grids(parts: Sequence[tuple[Grid, int]], window: Window) -> Composed:
-    """The composition of grids of one step and one tilt θ on a window of losses; any window is sound."""
+def compose_grids(parts: Sequence[tuple[Grid, int]], window: Window, log_mass: float) -> Composed:
+    """The composition of grids of one step and one tilt θ on a window of losses; any window is sound.
+
+    It is stretched, to its double at most, where more than e^log_mass may be outside: a few pairs with far tails can
+    weigh more in a long list than in the look that the window comes from.
+    """
     low, low_tilt, high, high_tilt = window
     step, theta = parts[0][0].step, parts[0][0].theta
+    log_up, log_down = _log_moment(parts, high_tilt), _log_moment(parts, low_tilt)
+    width = high - low
+    high = max(high, min((log_up - log_mass) / high_tilt, high + width))
+    low = min(low, max((log_down - log_mass) / low_tilt, low - width))
     start = int(np.floor(low / step))
     length = fast_length(int(np.ceil(high / step)) - start + 2)
     noise = 6 * _UNIT * np.log2(length) + 4 * _UNIT
@@ -129,8 +142,8 @@ def compose_grids(parts: Sequence[tuple[Grid, int]], window: Window) -> Composed
         log_finite += count * float(np.log1p(-min(grid.infinite, 1 - 1e-16)))
     masses, error = spectrum.inverse(start)
     top = step * (start + length)
-    log_above = _log_outside(parts, high_tilt, top)
-    log_below = _log_outside(parts, low_tilt, step * (start - 1))
+    log_above = _log_outside(parts, high_tilt, log_up, top)
+    log_below = _log_outside(parts, low_tilt, log_down, step * (start - 1))
     return Composed(
         Grid(step, start, masses, theta, log_scale, -float(np.expm1(log_finite))),
         error,
@@ -230,12 +243,12 @@ def _fold(grid: Grid, length: int) -> Floats:
     return np.asarray(padded.reshape(-1, length).sum(axis=0))
 
 
-def _log_outside(parts: Sequence[tuple[Grid, int]], tilt: float, edge: float) -> float:
+def _log_outside(parts: Sequence[tuple[Grid, int]], tilt: float, log_moment: float, edge: float) -> float:
     """Chernoff's bound on the log of the tilted probability beyond an edge; every tilt of the right sign is sound.
 
     The tilt that was asked for comes from a rough look; where it serves badly and it is cheap, others are tried.
     """
-    bound = _log_moment(parts, tilt) - tilt * edge
+    bound = log_moment - tilt * edge
     if bound > _LOG_POOR and len(parts) <= _CHEAP:
         bound = min(_log_moment(parts, float(at)) - float(at) * edge for at in tilt * _NEIGHBOURS)
     return min(0.0, bound)

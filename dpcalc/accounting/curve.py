@@ -16,7 +16,8 @@ class Curve:
     """A bound on δ(ε) = Σ p (1 - e^{ε - loss})₊ at ε ≥ `reference`, from tilted masses, in constant time per ε.
 
     `near` is the ε of the saddle point, `shift` a bound on how far all losses together may have been rounded, and
-    `lost` the tilted probability of paths that left the window of some block downwards and are in no mass.
+    `lost` the tilted probability of paths that left the window of some block downwards and are in no mass. From above
+    these are added at the loss where they count most; from below, paths that may have wrapped around are taken off.
     """
 
     def __init__(
@@ -29,13 +30,14 @@ class Curve:
         self._log_slack = self._sign * (composed.log_slack + steps * 2e-15)
         # Weights e^{-(1+θ)(loss - reference)} must stay within the range of doubles.
         self.reference = max(near - 300 / (1 + grid.theta), 0.0)
+        self._near = max(near, self.reference)
         self._first = max(math.floor((self.reference - shift) / grid.step) - grid.start, 0)
         offsets = grid.step * (grid.start + np.arange(self._first, len(grid.masses))) - self.reference
         masses = composed.from_above() if self._upper else composed.from_below()
         self._rest = grid.infinite + (composed.beyond if self._upper else 0.0)
         # Losses below the window count at an ε that is below it too.
-        self._log_lost = _log_of_lost(lost, grid.theta) if self._upper else -math.inf
-        self._log_lost_below = _log_of_lost(lost + composed.below, grid.theta) if self._upper else -math.inf
+        self._log_lost = _log_of_lost(lost if self._upper else composed.wrapped, grid.theta)
+        self._log_lost_below = _log_of_lost(lost + composed.below, grid.theta) if self._upper else self._log_lost
         weights = masses[self._first :] * np.exp(-grid.theta * offsets)
         self._p = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
         self._q = np.append(np.cumsum((weights * np.exp(-offsets))[::-1])[::-1], 0.0)
@@ -46,7 +48,8 @@ class Curve:
         k = max(math.floor(at / self._grid.step) + 1 - self._grid.start - self._first, 0)
         log_factor = self._grid.log_scale - self._grid.theta * self.reference + self._log_slack
         log_lost = self._log_lost if at >= self._grid.step * self._grid.start else self._log_lost_below
-        missed = math.exp(min(log_lost + log_factor - self._grid.theta * (at - self.reference), 0.0))
+        log_lost += log_factor - self._grid.theta * (at - self.reference)
+        missed = self._sign * math.exp(min(log_lost, 0.0))
         if k >= len(self._p):
             return min(1.0, (missed + self._rest) * (1 + self._sign * 1e-14))
         far = at - self.reference > 700.0  # then the upper bound keeps its first term only
@@ -61,6 +64,10 @@ class Curve:
     def epsilon(self, delta: float) -> float:
         """ε at δ, on the safe side: as an upper bound δ(ε) ≤ δ, as a lower bound δ(ε) ≥ δ (or 0)."""
         low, high = self.reference, self._grid.step * (self._grid.start + len(self._grid.masses)) + abs(self._shift)
+        if not self._upper:
+            # What is taken off grows fast away from the saddle point, so begin there.
+            ladder = self._near - (self._near - low) * np.append(0.0, np.geomspace(1e-5, 1.0, 30))
+            low = next((float(at) for at in ladder if self.delta(float(at)) > delta), low)
         if self.delta(low) <= delta:
             return low if self._upper else 0.0
         if high <= low or self.delta(high) > delta:

@@ -167,7 +167,7 @@ class LossDistribution:
                     grids.append((block, blocks))
                     lost += blocks * below
         window = fitting_window(grids, self.pilot.window(theta, LOG_OUTSIDE, log_spare), LOG_OUTSIDE)
-        composed = compose_grids(grids, window)
+        composed = compose_grids(grids, window, LOG_OUTSIDE)
         return Curve(composed, side=side, near=saddle.epsilon, shift=shift, steps=self.steps, lost=lost)
 
     def _block_pilot(self, pair: Pair, size: int) -> Pilot:
@@ -220,7 +220,7 @@ class LossDistribution:
 
 def _block(grid: Grid, size: int, window: Window, side: Side, plan: Plan) -> tuple[Grid, float]:
     """`size` copies of a fine grid as one distribution on the coarse grid, and the tilted probability below it."""
-    composed = compose_grids([(grid, size)], window)
+    composed = compose_grids([(grid, size)], window, _LOG_BLOCK)
     fine = composed.upper() if side == "upper" else composed.lower()
     cells, first = cells_of_grid(fine, factor=plan.factor)
     make = upper_grid if side == "upper" else lower_grid
