@@ -14,7 +14,8 @@ from dpcalc.mechanisms.base import Floats, Pair
 _MAGNITUDES = 10.0 ** np.arange(-15.0, 7.0, 0.12)
 _COARSE = np.concatenate((-_MAGNITUDES[::-1], [0.0], _MAGNITUDES))
 _SHARES = np.concatenate((np.geomspace(1e-9, 3e-3, 110), np.linspace(3e-3, 1.0, 300)[1:]))
-_MOST_PAIRS = 32
+_MOST_PAIRS = 40
+_SPARSE = _COARSE[::4]
 _SCALES = np.geomspace(1e-5, 100, 24)
 _NEARBY = np.geomspace(0.5, 2.0, 11)  # between neighbours of these
 
@@ -72,6 +73,34 @@ def _outline(pair: Pair, edges: Floats) -> Outline:
     return Outline(edges, losses, finite, infinite)
 
 
+def _representatives(parts: Sequence[tuple[Pair, int]]) -> list[tuple[Pair, float]]:
+    """A few of the pairs, as far from each other as can be in spread and tails, each with the runs of those near it.
+
+    The widest comes first: at small δ a few pairs with far tails can outweigh all the others.
+    """
+    traits = np.array([_traits(pair) for pair, _ in parts])
+    counts = np.array([float(count) for _, count in parts])
+    chosen = [int(np.argmax(traits[:, -1]))]
+    distance, nearest = np.abs(traits - traits[chosen[0]]).max(axis=1), np.zeros(len(parts), dtype=np.intp)
+    while len(chosen) < _MOST_PAIRS and distance.max() > 0:
+        chosen.append(int(np.argmax(distance)))
+        further = np.abs(traits - traits[chosen[-1]]).max(axis=1)
+        nearest[further < distance] = len(chosen) - 1
+        distance = np.minimum(distance, further)
+    runs = np.bincount(nearest, weights=counts, minlength=len(chosen))
+    return [(parts[i][0], float(total)) for i, total in zip(chosen, runs, strict=True)]
+
+
+def _traits(pair: Pair) -> Floats:
+    """Logs of the variance of a loss, and of what it exceeds with a probability of e^-15 and of e^-60."""
+    masses, _ = pair.masses(_SPARSE)
+    with np.errstate(divide="ignore"):
+        tail = np.maximum(np.log(np.cumsum(masses[::-1])[-2::-1]), -745.0)
+    middles = (_SPARSE[1:] + _SPARSE[:-1]) / 2
+    exceeded = np.interp([15.0, 60.0], -tail, _SPARSE)
+    return np.asarray(np.log(np.maximum([masses[1:-1] @ middles**2, *exceeded], 1e-30)))
+
+
 @dataclass(frozen=True)
 class Saddle:
     """The tilt θ whose saddle point is ε, and the mean and spread of the composed loss under it."""
@@ -96,16 +125,16 @@ class Pilot:
     """The cumulant K(θ) = Σ counts·log E[e^{θL}] of a composition, from outlines of at most a few of its pairs."""
 
     def __init__(self, parts: Sequence[tuple[Pair, int]]) -> None:
-        stride = -(-len(parts) // _MOST_PAIRS)
-        chosen = [parts[i] for i in range(stride // 2 if stride > 1 else 0, len(parts), stride)]
+        chosen = (
+            _representatives(parts) if len(parts) > _MOST_PAIRS else [(pair, float(count)) for pair, count in parts]
+        )
         outlines = [fine_outline(pair) for pair, _ in chosen]
         self.losses = np.stack([sketch.losses for sketch in outlines])
         with np.errstate(divide="ignore"):
             self.logs = np.log(np.stack([sketch.masses for sketch in outlines]))
         self._bounds: dict[tuple[float, float], Window] = {}
         self._saddles: dict[tuple[str, float], Saddle] = {}
-        picked = np.array([float(count) for _, count in chosen])
-        self.counts = picked * (float(sum(count for _, count in parts)) / picked.sum())
+        self.counts = np.array([count for _, count in chosen])
 
     def with_count(self, count: int) -> Pilot:
         """The same for so many runs of a single pair."""
