@@ -20,6 +20,7 @@ _UNIT = 2.0**-53
 _LOG_NEGLIGIBLE = -60.0
 _CHEAP = 4  # as many parts as are bounded at several tilts
 _LOG_POOR = -25.0
+_FEW_POINTS = 4096
 _NEIGHBOURS = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0])
 _MANY, _FEW, _LARGEST_TABLE, _TOGETHER = 48, 1_000, 4_000_000, 64
 
@@ -104,17 +105,22 @@ def fitting_window(parts: Sequence[tuple[Grid, int]], window: Window, log_mass: 
     return Window(low, low_tilt, high, high_tilt)
 
 
-def compose_grids(parts: Sequence[tuple[Grid, int]], window: Window, log_mass: float) -> Composed:
+def compose_grids(
+    parts: Sequence[tuple[Grid, int]], window: Window, *, log_mass: float, log_untilted: float
+) -> Composed:
     """The composition of grids of one step and one tilt θ on a window of losses; any window is sound.
 
-    It is stretched, to its double at most, where more than e^log_mass may be outside: a few pairs with far tails can
-    weigh more in a long list than in the look that the window comes from.
+    It is stretched, within limits, where more than e^log_mass may be outside, or, untilted, more than e^log_untilted
+    above: a few pairs with far tails can weigh more in a long list than in the look that the window comes from, and
+    losses far below the step spread on the grid.
     """
     low, low_tilt, high, high_tilt = window
     step, theta = parts[0][0].step, parts[0][0].theta
     log_up, log_down = _log_moment(parts, high_tilt), _log_moment(parts, low_tilt)
-    width = high - low
-    high = max(high, min((log_up - log_mass) / high_tilt, high + width))
+    width = max(high - low, _FEW_POINTS * step)
+    log_scale = sum(count * grid.log_scale for grid, count in parts)
+    needed = max((log_up - log_mass) / high_tilt, (log_up + log_scale - log_untilted) / (high_tilt + theta))
+    high = max(high, min(needed, high + width))
     low = min(low, max((log_down - log_mass) / low_tilt, low - width))
     start = int(np.floor(low / step))
     length = fast_length(int(np.ceil(high / step)) - start + 2)
@@ -123,7 +129,7 @@ def compose_grids(parts: Sequence[tuple[Grid, int]], window: Window, log_mass: f
     if few is not None:
         noise = max(noise, _UNIT * (few.longest + 16))
     spectrum = _Spectrum(length, noise)
-    log_scale = log_slack = log_finite = 0.0
+    log_slack = log_finite = 0.0
     done = 0
     while done < len(parts):
         alive = len(spectrum.log_product)
@@ -137,7 +143,6 @@ def compose_grids(parts: Sequence[tuple[Grid, int]], window: Window, log_mass: f
         done += together
     for grid, count in parts:
         losses = grid.losses
-        log_scale += count * grid.log_scale
         log_slack += count * 4 * _UNIT * (8 + abs(grid.log_scale) + abs(theta) * float(grid.masses @ np.abs(losses)))
         log_finite += count * float(np.log1p(-min(grid.infinite, 1 - 1e-16)))
     masses, error = spectrum.inverse(start)

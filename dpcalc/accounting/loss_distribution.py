@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from dpcalc.accounting.convolve import compose_grids, fitting_window
+from dpcalc.accounting.convolve import Composed, compose_grids, fitting_window
 from dpcalc.accounting.curve import Curve
 from dpcalc.accounting.discretise import (
     Cells,
@@ -30,7 +30,7 @@ from dpcalc.accounting.discretise import (
     upper_grid,
     widening_knots,
 )
-from dpcalc.accounting.pilot import Outline, Pilot, Saddle, Window, coarse_outline, common_outline
+from dpcalc.accounting.pilot import Outline, Pilot, Saddle, coarse_outline, common_outline
 from dpcalc.accounting.plan import LOG_OUTSIDE, MOST_POINTS, Plan, make_plan
 from dpcalc.mechanisms.base import Pair
 from dpcalc.mechanisms.pairs import LARGEST_LOSS
@@ -161,13 +161,18 @@ class LossDistribution:
             for block_size, blocks in ((size, count // size), (rest, 1)):
                 if block_size:
                     pilot = self._block_pilot(pair, block_size)
-                    window = pilot.window(theta, _LOG_BLOCK, log_spare - float(np.log(self.steps)))
+                    log_untilted = log_spare - float(np.log(self.steps))
+                    window = pilot.window(theta, _LOG_BLOCK, log_untilted)
                     window = fitting_window([(grid, block_size)], window, _LOG_BLOCK)
-                    block, below = _block(grid, block_size, window, side, plan)
-                    grids.append((block, blocks))
-                    lost += blocks * below
+                    composed = compose_grids(
+                        [(grid, block_size)], window, log_mass=_LOG_BLOCK, log_untilted=log_untilted
+                    )
+                    grids.append((_block(composed, side, plan), blocks))
+                    lost += blocks * composed.below
+        if side == "lower":
+            grids = _that_help(grids)
         window = fitting_window(grids, self.pilot.window(theta, LOG_OUTSIDE, log_spare), LOG_OUTSIDE)
-        composed = compose_grids(grids, window, LOG_OUTSIDE)
+        composed = compose_grids(grids, window, log_mass=LOG_OUTSIDE, log_untilted=log_spare)
         return Curve(composed, side=side, near=saddle.epsilon, shift=shift, steps=self.steps, lost=lost)
 
     def _block_pilot(self, pair: Pair, size: int) -> Pilot:
@@ -218,12 +223,19 @@ class LossDistribution:
         return self._stacked.pop((id(wanted), side, step))
 
 
-def _block(grid: Grid, size: int, window: Window, side: Side, plan: Plan) -> tuple[Grid, float]:
-    """`size` copies of a fine grid as one distribution on the coarse grid, and the tilted probability below it."""
-    composed = compose_grids([(grid, size)], window, _LOG_BLOCK)
+def _that_help(grids: list[tuple[Grid, int]]) -> list[tuple[Grid, int]]:
+    """The grids without those that say less from below than nothing would: losses far below the step.
+
+    A composition is at least its parts. Every pair has E[e^{θL}] ≥ 1, and a grid with less only lowers the bound.
+    """
+    return [part for part in grids if part[0].log_scale > 0 or part[0].infinite > 0] or grids[:1]
+
+
+def _block(composed: Composed, side: Side, plan: Plan) -> Grid:
+    """Copies composed on the fine grid as one distribution on the coarse one."""
     fine = composed.upper() if side == "upper" else composed.lower()
     cells, first = cells_of_grid(fine, factor=plan.factor)
     make = upper_grid if side == "upper" else lower_grid
     knots = even_knots(first, first + len(cells.mass))
-    coarse = make(cells, step=plan.step, knots=knots, theta=grid.theta)
-    return replace(coarse, log_scale=fine.log_scale, infinite=fine.infinite).tilted(grid.theta), composed.below
+    coarse = make(cells, step=plan.step, knots=knots, theta=fine.theta)
+    return replace(coarse, log_scale=fine.log_scale, infinite=fine.infinite).tilted(fine.theta)

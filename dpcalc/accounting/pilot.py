@@ -73,13 +73,12 @@ def _outline(pair: Pair, edges: Floats) -> Outline:
     return Outline(edges, losses, finite, infinite)
 
 
-def _representatives(parts: Sequence[tuple[Pair, int]]) -> list[tuple[Pair, float]]:
+def _representatives(parts: Sequence[tuple[Pair, int]]) -> list[tuple[Pair, int]]:
     """A few of the pairs, as far from each other as can be in spread and tails, each with the runs of those near it.
 
     The widest comes first: at small δ a few pairs with far tails can outweigh all the others.
     """
     traits = np.array([_traits(pair) for pair, _ in parts])
-    counts = np.array([float(count) for _, count in parts])
     chosen = [int(np.argmax(traits[:, -1]))]
     distance, nearest = np.abs(traits - traits[chosen[0]]).max(axis=1), np.zeros(len(parts), dtype=np.intp)
     while len(chosen) < _MOST_PAIRS and distance.max() > 0:
@@ -87,8 +86,10 @@ def _representatives(parts: Sequence[tuple[Pair, int]]) -> list[tuple[Pair, floa
         further = np.abs(traits - traits[chosen[-1]]).max(axis=1)
         nearest[further < distance] = len(chosen) - 1
         distance = np.minimum(distance, further)
-    runs = np.bincount(nearest, weights=counts, minlength=len(chosen))
-    return [(parts[i][0], float(total)) for i, total in zip(chosen, runs, strict=True)]
+    runs = [0] * len(chosen)
+    for at, (_, count) in zip(nearest, parts, strict=True):
+        runs[at] += count
+    return [(parts[i][0], total) for i, total in zip(chosen, runs, strict=True)]
 
 
 def _traits(pair: Pair) -> Floats:
@@ -134,7 +135,7 @@ class Pilot:
             self.logs = np.log(np.stack([sketch.masses for sketch in outlines]))
         self._bounds: dict[tuple[float, float], Window] = {}
         self._saddles: dict[tuple[str, float], Saddle] = {}
-        self.counts = np.array([count for _, count in chosen])
+        self.counts = np.array([float(count) for _, count in chosen])
 
     def with_count(self, count: int) -> Pilot:
         """The same for so many runs of a single pair."""

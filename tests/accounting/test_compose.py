@@ -65,6 +65,20 @@ def test_tiny_deltas_stay_tight_where_a_few_of_many_mechanisms_decide():
     assert guarantee.epsilon - guarantee.epsilon_lower <= 1e-3 * guarantee.epsilon
 
 
+@pytest.mark.parametrize(
+    ("parts", "delta"),
+    [
+        ([(33.0, 0.0628, 192_004), (5397.0, 0.00172, 47)], 1.45e-13),
+        ([(7271.0, 2.5e-5, 22_353), (3.522, 0.02197, 382_955), (18.09, 8.84e-5, 208_868)], 1.34e-33),
+        ([(67.3, 0.1264, 12), (162.0, 1.13e-4, 60_845), (30.35, 0.0064, 431)], 1.29e-24),
+    ],
+)
+def test_losses_of_very_different_sizes_stay_tight(parts, delta):
+    """Those far below the grid step neither cost an infinite ε above nor pull the lower bound down."""
+    guarantee = compose([(poisson(noise, rate), count) for noise, rate, count in parts], delta=delta)
+    assert guarantee.epsilon - guarantee.epsilon_lower <= 1e-3 * guarantee.epsilon
+
+
 mechanisms = st.one_of(
     st.builds(lambda s: Gaussian(noise_multiplier=s), st.floats(0.5, 50)),
     st.builds(lambda b: Laplace(scale=b), st.floats(0.5, 50)),

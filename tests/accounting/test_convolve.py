@@ -30,7 +30,7 @@ def test_any_window_is_sound(theta, low, high, log_mass):
     masses = np.zeros(21)
     masses[0], masses[-1] = 1 - COIN, COIN
     grid = Grid(STEP, -10, masses).tilted(theta)
-    composed = compose_grids([(grid, COUNT)], Window(low, -0.3, high, 0.3), log_mass)
+    composed = compose_grids([(grid, COUNT)], Window(low, -0.3, high, 0.3), log_mass=log_mass, log_untilted=log_mass)
     for epsilon in (28.0, 35.5, 41.0, 55.0):
         sides = [
             Curve(composed, side=side, near=epsilon, shift=0.0, steps=COUNT, lost=0.0).delta(epsilon)
@@ -43,7 +43,8 @@ def test_any_window_is_sound(theta, low, high, log_mass):
 def test_a_wide_window_is_tight():
     masses = np.zeros(21)
     masses[0], masses[-1] = 1 - COIN, COIN
-    composed = compose_grids([(Grid(STEP, -10, masses).tilted(0.3), COUNT)], Window(-70.0, -0.3, 70.0, 0.3), -24.0)
+    grid = Grid(STEP, -10, masses).tilted(0.3)
+    composed = compose_grids([(grid, COUNT)], Window(-70.0, -0.3, 70.0, 0.3), log_mass=-24.0, log_untilted=-24.0)
     for side in ("lower", "upper"):
         curve = Curve(composed, side=side, near=41.0, shift=0.0, steps=COUNT, lost=0.0)
         assert curve.delta(41.0) == pytest.approx(exact_delta(41.0), rel=1e-9)
@@ -53,6 +54,6 @@ def test_a_short_window_is_stretched_until_little_is_outside():
     masses = np.full(21, 1 / 21)
     short = Window(-1.0, -1.0, 1.0, 1.0)
     grid = Grid(STEP, -10, masses)
-    kept, stretched = (compose_grids([(grid, 4)], short, log_mass) for log_mass in (5.0, -24.0))
+    kept, stretched = (compose_grids([(grid, 4)], short, log_mass=log, log_untilted=5.0) for log in (5.0, -24.0))
     assert stretched.wrapped < kept.wrapped
     assert len(stretched.grid.masses) > len(kept.grid.masses)
