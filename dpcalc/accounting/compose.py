@@ -269,14 +269,13 @@ class _Direction:
                 lower.append((attained[index], count))
         self._distribution = LossDistribution(upper, lower)
         self._question = question
-        pilot = self._distribution.pilot
         if question.delta is not None:
-            self._saddle = pilot.saddle_for_delta(math.log(question.delta))
-            self.expected, self.slope = self._saddle.epsilon, self._saddle.theta
+            saddle = self._distribution.cut_for_delta(question.delta).saddle
+            self.expected, self.slope = saddle.epsilon, saddle.theta
         else:
             assert question.epsilon is not None
-            self._saddle = pilot.saddle_for_epsilon(question.epsilon)
-            self.expected, self.slope = math.exp(min(self._saddle.log_delta, 0.0)), 1.0
+            saddle = self._distribution.cut_for_epsilon(question.epsilon).saddle
+            self.expected, self.slope = math.exp(min(saddle.log_delta, 0.0)), 1.0
 
     @cached_property
     def estimate(self) -> float | None:
@@ -287,8 +286,13 @@ class _Direction:
         """The same on a contour so many times as long and as fine, to see whether it has converged."""
         if len(self._distribution.upper) > _MOST_IN_CONTOUR:
             return None
-        saddle = self._saddle
-        window = self._distribution.pilot.window(saddle.theta, -34.0, 0.0)
+        pilot = self._distribution.pilot
+        if self._question.delta is not None:
+            saddle = pilot.saddle_for_delta(math.log(self._question.delta))
+        else:
+            assert self._question.epsilon is not None
+            saddle = pilot.saddle_for_epsilon(self._question.epsilon)
+        window = pilot.window(saddle.theta, -34.0, 0.0)
         contour = contour_through(
             self._distribution.upper,
             centre=saddle.theta,
@@ -313,8 +317,8 @@ class _Direction:
 
     def upper_below(self, limit: float) -> float:
         """A certified upper bound, no finer than it takes to be below a limit that does not depend on it."""
-        if self._question.delta is not None and self._distribution.largest_loss() <= limit:
-            return self._distribution.largest_loss()
+        if self._question.delta is not None and self._distribution.largest_loss <= limit:
+            return self._distribution.largest_loss
         relaxed = min(0.3, 0.7 * (1 - self.expected / limit)) if limit > 0 else 0.0
         if relaxed > self._question.tolerance:
             upper = self._value(relaxed, only_upper=True).upper

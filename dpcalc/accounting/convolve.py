@@ -119,6 +119,7 @@ def compose_grids(
     log_up, log_down = _log_moment(parts, high_tilt), _log_moment(parts, low_tilt)
     width = max(high - low, _FEW_POINTS * step)
     log_scale = sum(count * grid.log_scale for grid, count in parts)
+    offset = sum(count * grid.offset for grid, count in parts)
     needed = max((log_up - log_mass) / high_tilt, (log_up + log_scale - log_untilted) / (high_tilt + theta))
     high = max(high, min(needed, high + width))
     low = min(low, max((log_down - log_mass) / low_tilt, low - width))
@@ -150,7 +151,7 @@ def compose_grids(
     log_above = _log_outside(parts, high_tilt, log_up, top)
     log_below = _log_outside(parts, low_tilt, log_down, step * (start - 1))
     return Composed(
-        Grid(step, start, masses, theta, log_scale, -float(np.expm1(log_finite))),
+        Grid(step, start, masses, theta, log_scale, -float(np.expm1(log_finite)), offset=offset),
         error,
         float(np.exp(log_below)),
         float(np.exp(log_above)),

@@ -13,7 +13,7 @@ _UNIT = 2.0**-53
 
 
 class Curve:
-    """A bound on δ(ε) = Σ p (1 - e^{ε - loss})₊ at ε ≥ `reference`, from tilted masses, in constant time per ε.
+    """A bound on δ(ε) = Σ p (1 - e^{ε - loss})₊ at ε ≥ `reference` + offset, from tilted masses, in constant time.
 
     `near` is the ε of the saddle point, `shift` a bound on how far all losses together may have been rounded, and
     `lost` the tilted probability of paths that left the window of some block downwards and are in no mass. From above
@@ -29,8 +29,8 @@ class Curve:
         self._shift = self._sign * shift
         self._log_slack = self._sign * (composed.log_slack + steps * 2e-15)
         # Weights e^{-(1+θ)(loss - reference)} must stay within the range of doubles.
-        self.reference = max(near - 300 / (1 + grid.theta), 0.0)
-        self._near = max(near, self.reference)
+        self.reference = max(near - grid.offset - 300 / (1 + grid.theta), -grid.offset)
+        self._near = max(near, self.reference + grid.offset)
         self._first = max(math.floor((self.reference - shift) / grid.step) - grid.start, 0)
         offsets = grid.step * (grid.start + np.arange(self._first, len(grid.masses))) - self.reference
         masses = composed.from_above() if self._upper else composed.from_below()
@@ -43,8 +43,8 @@ class Curve:
         self._q = np.append(np.cumsum((weights * np.exp(-offsets))[::-1])[::-1], 0.0)
 
     def delta(self, epsilon: float) -> float:
-        """δ at ε ≥ reference, never on the wrong side of the truth."""
-        at = epsilon - self._shift
+        """δ at ε ≥ reference + offset, never on the wrong side of the truth."""
+        at = epsilon - self._grid.offset - self._shift
         k = max(math.floor(at / self._grid.step) + 1 - self._grid.start - self._first, 0)
         log_factor = self._grid.log_scale - self._grid.theta * self.reference + self._log_slack
         log_lost = self._log_lost if at >= self._grid.step * self._grid.start else self._log_lost_below
@@ -63,7 +63,8 @@ class Curve:
 
     def epsilon(self, delta: float) -> float:
         """ε at δ, on the safe side: as an upper bound δ(ε) ≤ δ, as a lower bound δ(ε) ≥ δ (or 0)."""
-        low, high = self.reference, self._grid.step * (self._grid.start + len(self._grid.masses)) + abs(self._shift)
+        low = self.reference + self._grid.offset
+        high = self._grid.step * (self._grid.start + len(self._grid.masses)) + self._grid.offset + abs(self._shift)
         if not self._upper:
             # What is taken off grows fast away from the saddle point, so begin there.
             ladder = self._near - (self._near - low) * np.append(0.0, np.geomspace(1e-5, 1.0, 30))

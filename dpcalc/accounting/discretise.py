@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,8 @@ _TINY = 1e-290  # below this, doubles lose their digits
 class Grid:
     """Mass at the losses (start + k)·step: masses[k] is p_k e^{θ·loss - log_scale}; `infinite` is at +∞, not tilted.
 
-    With `knots`, the masses are at the losses knots·step only, and start is the first of them.
+    With `knots`, the masses are at the losses knots·step only, and start is the first of them. With `offset` all losses
+    are truly so much higher than what the other fields say.
     """
 
     step: float
@@ -41,6 +43,7 @@ class Grid:
     log_scale: float = 0.0
     infinite: float = 0.0
     knots: Indices | None = None
+    offset: float = 0.0
 
     @property
     def losses(self) -> Floats:
@@ -110,7 +113,44 @@ def _octaves(per_octave: int, octaves: int) -> Indices:
     return np.concatenate((-distances[:0:-1], distances))
 
 
-def cells_of_pair(pair: Pair, *, step: float, knots: Indices) -> Cells:
+class Masses(Protocol):
+    """What is cut into cells: a pair, as far as its masses go."""
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        """P- and Q-mass of the cells that the edges cut the line into."""
+        ...
+
+
+@dataclass(frozen=True)
+class Lumped:
+    """A pair whose losses within ±half are told apart no more, so that the pair dominates it.
+
+    They are one atom, which comes to be a grid point when all losses are lowered by `offset` (and Q counts e^offset
+    times). From below, a loss between two grid points is worth hardly more than the lower one: where a step is much
+    wider than nearly all losses, as with a tiny sampling rate, that would cost a step each time.
+    """
+
+    pair: Pair
+    half: float
+    offset: float
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        true = edges + self.offset
+        side = np.where(edges <= 0, -self.half, self.half)
+        p, q = self.pair.masses(np.where(np.abs(true) < self.half, side, true))
+        return p, q * math.exp(self.offset)
+
+
+def lumped(pair: Pair, half: float) -> Lumped | None:
+    """The pair with its losses within ±half lumped, if they are most of it."""
+    p, q = (float(masses[1]) for masses in pair.masses(np.array([-half, half])))
+    if min(p, q) < 0.5:
+        return None
+    offset = math.log(p / q)
+    return Lumped(pair, half, offset) if abs(offset) < half / 2 else None
+
+
+def cells_of_pair(pair: Masses, *, step: float, knots: Indices) -> Cells:
     """The cells of a pair between the grid points `knots`, untilted."""
     edges = (step * knots).astype(np.float64)
     a, b = pair.masses(edges)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from dpcalc.accounting.discretise import (
     even_knots,
     lower_grid,
     lower_masses,
+    lumped,
     upper_grid,
     widening_knots,
 )
@@ -40,11 +42,21 @@ Parts = Sequence[tuple[Pair, int]]
 Side = Literal["upper", "lower"]
 
 _SPARE = 1e-6  # share of δ given away to truncation
+_MORE_SPARE = (0.02, 0.3)  # and where that may serve
 _LOG_BLOCK = -32.0  # log of the tilted probability left outside the window of a block
 _MOST_KEPT = 4_000_000  # cells kept between the two bounds
+_FEW = 16  # with more different pairs, the largest loss of each is known but roughly
 _MANY = 48  # with more different pairs, similar ones are put on grids together
 _FAR = np.array([LARGEST_LOSS])
 _ROUNDING = 4e-16  # relative error of a loss at an edge
+
+
+class Cut(NamedTuple):
+    """What is left of a composition without losses that are too rare to matter, and the log of their probability."""
+
+    pilot: Pilot
+    saddle: Saddle
+    log_spare: float
 
 
 @dataclass(frozen=True)
@@ -70,6 +82,7 @@ class LossDistribution:
         self.steps = sum(count for _, count in self.upper)
         self._outlines: dict[int, Outline] = {}
         self._pilots: dict[tuple[int, int], Pilot] = {}
+        self._cuts: dict[tuple[float, float], Cut] = {}
         self._cells: dict[tuple[int, float, bytes], Cells] = {}
         self._kept = 0
         self._stack_of: dict[int, Stack] = {}
@@ -92,6 +105,7 @@ class LossDistribution:
             self._outlines[id(pair)] = coarse_outline(pair)
         return self._outlines[id(pair)]
 
+    @cached_property
     def largest_loss(self) -> float:
         """An upper bound on the composed loss: ε for every δ; infinite unless every pair is bounded."""
         total = 0.0
@@ -100,40 +114,60 @@ class LossDistribution:
             empty = np.flatnonzero(np.cumsum(sketch.masses[::-1])[::-1] + sketch.infinite == 0)
             if not empty.size:
                 return np.inf
-            total += count * float(sketch.edges[empty[0] - 1]) * (1 + 1e-12)
+            high = float(sketch.edges[empty[0] - 1])
+            if len(self.upper) <= _FEW:
+                high = _largest_loss(pair, low=0.7 * high, high=high)
+            total += count * high * (1 + 1e-12)
         return max(total, 0.0)
 
+    def cut_for_delta(self, delta: float, share: float = _SPARE) -> Cut:
+        """What matters for the ε at which δ is the one asked for, and its saddle point."""
+        if (delta, share) not in self._cuts:
+            log_spare = float(np.log(delta * share))
+            pilot = self.pilot.cut(log_spare - float(np.log(self.steps)))
+            saddle = pilot.saddle_for_delta(float(np.log(delta) + np.log1p(-share)))
+            self._cuts[delta, share] = Cut(pilot, saddle, log_spare)
+        return self._cuts[delta, share]
+
+    def cut_for_epsilon(self, epsilon: float) -> Cut:
+        """What matters for δ at this ε, and its saddle point."""
+        rough = self.pilot.saddle_for_epsilon(epsilon)
+        pilot, _, log_spare = self.cut_for_delta(float(np.exp(np.clip(rough.log_delta, -650.0, 0.0))))
+        return Cut(pilot, pilot.saddle_for_epsilon(epsilon), log_spare)
+
     def epsilon(self, delta: float, tolerance: float, *, only_upper: bool = False) -> Bounds:
-        """Bounds on ε(δ) whose relative gap is `tolerance` where possible; `only_upper` leaves the lower at 0."""
-        saddle = self.pilot.saddle_for_delta(float(np.log(delta)))
-        target = tolerance * max(saddle.epsilon, 0.0)
-        return self._refine(saddle, delta, lambda curve: curve.epsilon(delta), tolerance, target, only_upper=only_upper)
+        """Bounds on ε(δ) whose relative gap is `tolerance` where possible; `only_upper` leaves the lower at 0.
+
+        Losses so rare that all of them together have a small share of δ may outweigh everything under a tilt. Where the
+        tilt tears the losses apart, into common and rare ones, more of δ is spent on leaving the rare ones out.
+        """
+        best = Bounds(0.0, self.largest_loss)
+        for share in (_SPARE, *_MORE_SPARE):
+            cut = self.cut_for_delta(delta, share)
+            target = tolerance * max(cut.saddle.epsilon, 0.0)
+            found = self._refine(cut, lambda curve: curve.epsilon(delta), tolerance, target, only_upper=only_upper)
+            best = Bounds(max(best.lower, found.lower), min(best.upper, found.upper))
+            if not cut.saddle.is_torn() or best.upper - best.lower <= tolerance * best.upper:
+                break
+        return best
 
     def delta(self, epsilon: float, tolerance: float, *, only_upper: bool = False) -> Bounds:
         """Bounds on δ(ε)."""
-        saddle = self.pilot.saddle_for_epsilon(epsilon)
-        delta = float(np.exp(np.clip(saddle.log_delta, -650.0, 0.0)))
-        target = tolerance / max(saddle.theta, 1e-3)
-        return self._refine(saddle, delta, lambda curve: curve.delta(epsilon), tolerance, target, only_upper=only_upper)
+        cut = self.cut_for_epsilon(epsilon)
+        target = tolerance / max(cut.saddle.theta, 1e-3)
+        return self._refine(cut, lambda curve: curve.delta(epsilon), tolerance, target, only_upper=only_upper)
 
     def _refine(
-        self,
-        saddle: Saddle,
-        delta: float,
-        value: Callable[[Curve], float],
-        tolerance: float,
-        target: float,
-        *,
-        only_upper: bool,
+        self, cut: Cut, value: Callable[[Curve], float], tolerance: float, target: float, *, only_upper: bool
     ) -> Bounds:
-        target = max(target, 1e-4 * saddle.deviation)
+        target = max(target, 1e-4 * cut.saddle.deviation)
         best = Bounds(0.0, np.inf)
-        for _ in range(4):
-            plan = make_plan(self.pilot, saddle, self.upper, target, log_untilted=float(np.log(delta * _SPARE)))
-            upper = value(self._curve(self.upper, "upper", saddle, plan, delta))
+        for _ in range(2 if cut.saddle.is_torn() else 4):
+            plan = make_plan(cut.pilot, cut.saddle, self.upper, target, log_untilted=cut.log_spare)
+            upper = value(self._curve(self.upper, "upper", cut, plan))
             lower = 0.0
             if self.lower and not only_upper:
-                lower = value(self._curve(self.lower, "lower", saddle, plan, delta))
+                lower = value(self._curve(self.lower, "lower", cut, plan))
             best = Bounds(max(best.lower, lower), min(best.upper, upper))
             gap = best.upper - best.lower
             if only_upper or gap <= tolerance * best.upper or self.lower != self.upper or plan.at_limit:
@@ -141,39 +175,40 @@ class LossDistribution:
             target *= float(np.clip(0.6 * tolerance * best.upper / gap, 0.02, 0.5))
         return best
 
-    def _curve(self, parts: Parts, side: Side, saddle: Saddle, plan: Plan, delta: float) -> Curve:
-        theta = min(saddle.theta, 2 / plan.step)
-        log_spare = float(np.log(delta * _SPARE))
+    def _curve(self, parts: Parts, side: Side, cut: Cut, plan: Plan) -> Curve:
+        theta = min(cut.saddle.theta, 2 / plan.step)
+        log_rare = cut.log_spare - float(np.log(self.steps))
         grids: list[tuple[Grid, int]] = []
         shift = lost = 0.0
         for pair, count in parts:
             size = plan.block(count)
-            grid = self._discretised(pair, side, plan.step if size == 1 else plan.step / plan.factor, plan.ratio, delta)
-            shift += count * _ROUNDING * float(np.abs(grid.losses[[0, -1]]).max())
-            grid = grid.tilted(theta)
+            step = plan.step if size == 1 else plan.step / plan.factor
+            grid = self._discretised(pair, side, step, plan.ratio, log_rare).tilted(theta)
+            if side == "lower":
+                grid = self._better_lumped(pair, grid, plan.ratio, log_rare)
+            shift += count * _ROUNDING * (abs(grid.offset) + float(np.abs(grid.losses[[0, -1]]).max()))
             if size == 1:
                 grids.append((grid, count))
                 continue
             rest = count % size
             if rest and plan.is_few(rest, count):
-                grids.append((self._discretised(pair, side, plan.step, plan.ratio, delta).tilted(theta), rest))
+                grids.append((self._discretised(pair, side, plan.step, plan.ratio, log_rare).tilted(theta), rest))
                 rest = 0
             for block_size, blocks in ((size, count // size), (rest, 1)):
                 if block_size:
-                    pilot = self._block_pilot(pair, block_size)
-                    log_untilted = log_spare - float(np.log(self.steps))
-                    window = pilot.window(theta, _LOG_BLOCK, log_untilted)
+                    pilot = self._block_pilot(pair, block_size).cut(log_rare)
+                    window = pilot.window(theta, _LOG_BLOCK, log_rare).lowered(block_size * grid.offset)
                     window = fitting_window([(grid, block_size)], window, _LOG_BLOCK)
-                    composed = compose_grids(
-                        [(grid, block_size)], window, log_mass=_LOG_BLOCK, log_untilted=log_untilted
-                    )
+                    composed = compose_grids([(grid, block_size)], window, log_mass=_LOG_BLOCK, log_untilted=log_rare)
                     grids.append((_block(composed, side, plan), blocks))
                     lost += blocks * composed.below
         if side == "lower":
             grids = _that_help(grids)
-        window = fitting_window(grids, self.pilot.window(theta, LOG_OUTSIDE, log_spare), LOG_OUTSIDE)
-        composed = compose_grids(grids, window, log_mass=LOG_OUTSIDE, log_untilted=log_spare)
-        return Curve(composed, side=side, near=saddle.epsilon, shift=shift, steps=self.steps, lost=lost)
+        offset = sum(count * grid.offset for grid, count in grids)
+        window = cut.pilot.window(theta, LOG_OUTSIDE, cut.log_spare).lowered(offset)
+        window = fitting_window(grids, window, LOG_OUTSIDE)
+        composed = compose_grids(grids, window, log_mass=LOG_OUTSIDE, log_untilted=cut.log_spare)
+        return Curve(composed, side=side, near=cut.saddle.epsilon, shift=shift, steps=self.steps, lost=lost)
 
     def _block_pilot(self, pair: Pair, size: int) -> Pilot:
         if (id(pair), size) not in self._pilots:
@@ -193,22 +228,34 @@ class LossDistribution:
         self._cells[key] = cells
         return cells
 
-    def _discretised(self, pair: Pair, side: Side, step: float, ratio: float, delta: float) -> Grid:
-        if (id(pair), side, step) in self._stacked:
-            return self._stacked.pop((id(pair), side, step))
-        sketch = self._outline(pair)
-        low, high = sketch.tail_limits(delta * _SPARE / self.steps)
+    def _knots(self, pair: Pair, step: float, ratio: float, log_rare: float) -> Indices:
+        low, high = self._outline(pair).tail_limits(float(np.exp(log_rare)), smooth=not pair.has_atoms())
         first, last = int(np.floor(low / step)) - 1, int(np.ceil(high / step)) + 1
         last = min(last, first + 4 * MOST_POINTS)
         # Atoms are on grid points, and should stay on edges of cells.
-        knots = even_knots(first, last) if pair.has_atoms() else widening_knots(first, last, ratio)
+        return even_knots(first, last) if pair.has_atoms() else widening_knots(first, last, ratio)
+
+    def _discretised(self, pair: Pair, side: Side, step: float, ratio: float, log_rare: float) -> Grid:
+        if (id(pair), side, step) in self._stacked:
+            return self._stacked.pop((id(pair), side, step))
+        knots = self._knots(pair, step, ratio, log_rare)
         stack = self._stack_of.get(id(pair))
         if stack is not None and len(stack.members) * len(knots) < _MOST_KEPT // 8:
             return self._discretised_stack(stack, pair, side, step, knots)
         cells = self._cells_of(pair, step, knots)
         if side == "upper":
             return upper_grid(cells, step=step, knots=knots)
-        return replace(lower_grid(cells, step=step, knots=knots), infinite=sketch.infinite)
+        return replace(lower_grid(cells, step=step, knots=knots), infinite=self._outline(pair).infinite)
+
+    def _better_lumped(self, pair: Pair, grid: Grid, ratio: float, log_rare: float) -> Grid:
+        """A tilted grid from below, or that of the pair with its small losses lumped together where that says more."""
+        lump = lumped(pair, grid.step / 2)
+        if lump is None:
+            return grid
+        knots = self._knots(pair, grid.step, ratio, log_rare)
+        other = lower_grid(cells_of_pair(lump, step=grid.step, knots=knots), step=grid.step, knots=knots)
+        other = replace(other, infinite=grid.infinite, offset=lump.offset).tilted(grid.theta)
+        return other if _log_moment(other) > _log_moment(grid) else grid
 
     def _discretised_stack(self, stack: Stack, wanted: Pair, side: Side, step: float, knots: Indices) -> Grid:
         """The grid of one pair of a stack; those of the others are kept until they are asked for."""
@@ -223,12 +270,25 @@ class LossDistribution:
         return self._stacked.pop((id(wanted), side, step))
 
 
+def _largest_loss(pair: Pair, *, low: float, high: float) -> float:
+    """The least loss found by bisection that a pair, which never exceeds `high`, never exceeds."""
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if pair.masses(np.array([middle]))[0][-1] > 0 else (low, middle)
+    return high
+
+
 def _that_help(grids: list[tuple[Grid, int]]) -> list[tuple[Grid, int]]:
     """The grids without those that say less from below than nothing would: losses far below the step.
 
     A composition is at least its parts. Every pair has E[e^{θL}] ≥ 1, and a grid with less only lowers the bound.
     """
-    return [part for part in grids if part[0].log_scale > 0 or part[0].infinite > 0] or grids[:1]
+    return [part for part in grids if _log_moment(part[0]) > 0 or part[0].infinite > 0] or grids[:1]
+
+
+def _log_moment(grid: Grid) -> float:
+    """log E[e^{θL}] of a tilted grid."""
+    return grid.log_scale + grid.theta * grid.offset
 
 
 def _block(composed: Composed, side: Side, plan: Plan) -> Grid:
@@ -238,4 +298,5 @@ def _block(composed: Composed, side: Side, plan: Plan) -> Grid:
     make = upper_grid if side == "upper" else lower_grid
     knots = even_knots(first, first + len(cells.mass))
     coarse = make(cells, step=plan.step, knots=knots, theta=fine.theta)
-    return replace(coarse, log_scale=fine.log_scale, infinite=fine.infinite).tilted(fine.theta)
+    coarse = replace(coarse, log_scale=fine.log_scale, infinite=fine.infinite, offset=fine.offset)
+    return coarse.tilted(fine.theta)

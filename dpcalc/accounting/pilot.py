@@ -29,12 +29,16 @@ class Outline:
     masses: Floats
     infinite: float
 
-    def tail_limits(self, mass: float) -> tuple[float, float]:
-        """Losses below and above which less than `mass` lies, at the resolution of the outline."""
+    def tail_limits(self, mass: float, *, smooth: bool = False) -> tuple[float, float]:
+        """Losses below and above which less than `mass` lies; the upper one is interpolated in a smooth tail."""
         below = np.cumsum(self.masses)
         above = np.cumsum(self.masses[::-1])[::-1]
         low = self.edges[min(max(int(np.searchsorted(below, mass, side="right")) - 1, 0), len(self.edges) - 1)]
-        high = self.edges[min(int(np.searchsorted(-above, -mass, side="left")), len(self.edges) - 1)]
+        k = min(int(np.searchsorted(-above, -mass, side="left")), len(self.edges) - 1)
+        high = self.edges[k]
+        if smooth and k > 1 and 0 < above[k] < mass < above[k - 1]:
+            share = np.log(above[k - 1] / mass) / np.log(above[k - 1] / above[k])
+            high = self.edges[k - 2] + share * (self.edges[k - 1] - self.edges[k - 2])
         return float(low), float(high)
 
 
@@ -112,6 +116,10 @@ class Saddle:
     deviation: float
     mean: float
 
+    def is_torn(self) -> bool:
+        """Whether the losses spread much wider under the tilt than the tilt has moved them (equal for a Gaussian)."""
+        return abs(self.mean) < 0.3 * self.theta * self.deviation**2
+
 
 class Window(NamedTuple):
     """Where a composed loss is looked for, and the extra tilts at which Chernoff bounds what is outside."""
@@ -120,6 +128,10 @@ class Window(NamedTuple):
     low_tilt: float
     high: float
     high_tilt: float
+
+    def lowered(self, offset: float) -> Window:
+        """The same window for losses from which so much is taken."""
+        return self._replace(low=self.low - offset, high=self.high - offset)
 
 
 class Pilot:
@@ -139,8 +151,20 @@ class Pilot:
 
     def with_count(self, count: int) -> Pilot:
         """The same for so many runs of a single pair."""
+        return self._changed(self.logs, np.array([float(count)]))
+
+    def cut(self, log_mass: float) -> Pilot:
+        """The same for pairs without the tail that has less than this mass in one run.
+
+        What is far beyond the ε asked for has no say in it, but may outweigh everything under a tilt.
+        """
+        with np.errstate(divide="ignore"):
+            tails = np.log(np.cumsum(np.exp(self.logs[:, ::-1]), axis=1)[:, ::-1])
+        return self._changed(np.where(tails < log_mass, -np.inf, self.logs), self.counts)
+
+    def _changed(self, logs: Floats, counts: Floats) -> Pilot:
         pilot = object.__new__(Pilot)
-        pilot.losses, pilot.logs, pilot.counts = self.losses, self.logs, np.array([float(count)])
+        pilot.losses, pilot.logs, pilot.counts = self.losses, logs, counts
         pilot._bounds, pilot._saddles = {}, {}
         return pilot
 

@@ -20,7 +20,10 @@ def push_down(mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, *, ed
     bad = spread <= 0
     for _ in range(4):
         keep = np.where(bad, 0.0, 1.0)
-        pushed, bad_now = _push(mass * keep, spread * keep, lifted * keep, doubt * keep, edges=edges, theta=theta)
+        with np.errstate(over="ignore", invalid="ignore"):
+            pushed, bad_now = _push(mass * keep, spread * keep, lifted * keep, doubt * keep, edges=edges, theta=theta)
+        if np.isnan(pushed).any():  # a tilt so far that its powers leave the range of doubles
+            break
         if not np.any(bad_now & ~bad):
             masses[..., :-1] = mass * (1 - keep)
             return masses + pushed
