@@ -2,9 +2,9 @@
 
     python benchmarks/train.py [--data mnist/] [--steps 20]
 
-Both steps use the same batch and the same layers; the private one adds per-record norms, weights, and noise from the
-operating system. Both are timed in turn, five steps at a time, and the fastest five of each count: those least
-disturbed. The last rows time 200 epochs of cyclic logistic regression and give the peak memory of the CNN's steps.
+Both steps use the same batches and the same layers; the private one adds per-record norms, weights, and secure noise.
+Both are timed in turn, the same five steps at a time, and the fastest five of each count: those least disturbed. The
+last rows time 200 epochs of cyclic logistic regression and give the peak memory of the CNN's steps.
 """
 
 from __future__ import annotations
@@ -48,17 +48,18 @@ def plain_step(trainer: Trainer, data: Dataset, step: int) -> None:
     """The same step for data that is nobody's: average gradient, learning rate, done."""
     records = trainer.batches.draw(step, trainer.noise)
     found = trainer.model.plain_pass(trainer.parameters, data.x_train[records], data.y_train[records])
-    gradient = found.sums[0] / trainer.batches.batch_size
-    trainer.parameters = (trainer.parameters - 1e-3 * gradient).astype(np.float32)
+    moved = found.sums[0]
+    moved *= 1e-3 / trainer.batches.batch_size
+    np.subtract(trainer.parameters, moved, out=moved)
+    trainer.parameters = moved.astype(np.float32)
 
 
 def compare(data: Dataset, changes: dict, steps: int) -> tuple[float, float, float]:
     settings = Settings(algorithm="cgd", noise_multiplier=1.0, lr=1e-3, steps=10**6, **changes)
     private, plain = (Trainer(settings, data, delta=1e-5) for _ in range(2))
-    private.advance()
-    plain_step(plain, data, 0)
     ours = theirs = float("inf")
     for _ in range(steps):
+        private.step = 0
         ours = min(ours, seconds(lambda: [private.advance() for _ in range(TOGETHER)]) / TOGETHER)
         theirs = min(theirs, seconds(lambda: [plain_step(plain, data, step) for step in range(TOGETHER)]) / TOGETHER)
     return ours, theirs, ours / theirs

@@ -43,7 +43,7 @@ class Clipping(Protocol):
         ...
 
     def release(self, sums: Floats, within: float, *, batch_size: int, noise: Noise) -> Floats:
-        """The noisy average gradient; `within` is Σ(1[norm ≤ clip] − ½) over the records. Moves the clip."""
+        """The noisy average gradient, in place of the sums; `within` is Σ(1[norm ≤ clip] − ½). Moves the clip."""
         ...
 
     def state(self) -> dict[str, Floats]: ...
@@ -74,7 +74,7 @@ class FixedClip:
 
     def release(self, sums: Floats, within: float, *, batch_size: int, noise: Noise) -> Floats:  # noqa: ARG002
         deviation = self.noise_multiplier * self.clip
-        return noise.add(sums[0], deviation=deviation, sensitivity=self.clip) / batch_size
+        return _average(noise.add(sums[0], deviation=deviation, sensitivity=self.clip), batch_size)
 
     def state(self) -> dict[str, Floats]:
         return {}
@@ -112,7 +112,7 @@ class QuantileClip:
 
     def release(self, sums: Floats, within: float, *, batch_size: int, noise: Noise) -> Floats:
         deviation = self.noise_multiplier * self.clip
-        gradient = noise.add(sums[0], deviation=deviation, sensitivity=self.clip) / batch_size
+        gradient = _average(noise.add(sums[0], deviation=deviation, sensitivity=self.clip), batch_size)
         count = noise.add(np.array([within]), deviation=self._counting, sensitivity=0.5)[0]
         self.clip *= math.exp(-_QUANTILE_RATE * (float(count) / batch_size + 0.5 - self._quantile))
         return gradient
@@ -150,8 +150,8 @@ class OnlineClip:
 
     def release(self, sums: Floats, within: float, *, batch_size: int, noise: Noise) -> Floats:  # noqa: ARG002
         deviation = self.noise_multiplier * self.clip
-        gradient = noise.add(sums[0], deviation=deviation, sensitivity=self.clip) / batch_size
-        direction = noise.add(sums[1], deviation=self._direction_noise, sensitivity=1.0) / batch_size
+        gradient = _average(noise.add(sums[0], deviation=deviation, sensitivity=self.clip), batch_size)
+        direction = _average(noise.add(sums[1], deviation=self._direction_noise, sensitivity=1.0), batch_size)
         if self._gradient.shape:
             self.clip *= math.exp(_ONLINE_RATE * np.sign(gradient @ self._direction))
             self.rate_factor *= math.exp(_ONLINE_RATE * np.sign(gradient @ self._gradient))
@@ -165,6 +165,12 @@ class OnlineClip:
     def restore(self, state: dict[str, Floats]) -> None:
         self.clip, self.rate_factor = float(state["clip"]), float(state["rate_factor"])
         self._gradient, self._direction = state["gradient"], state["direction"]
+
+
+def _average(sums: Floats, batch_size: int) -> Floats:
+    """`sums` over the public batch size, in their place."""
+    sums /= batch_size
+    return sums
 
 
 def build(

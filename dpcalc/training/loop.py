@@ -122,7 +122,8 @@ class Trainer:
         if self.settings.regularization:
             gradient = gradient + self.settings.regularization * self.parameters
         rate = self.settings.rate * self.clipping.rate_factor
-        moved = self.parameters - self._optimizer.update(gradient, rate=rate, noise_level=level)
+        moved = self._optimizer.update(gradient, rate=rate, noise_level=level)
+        np.subtract(self.parameters, moved, out=moved)
         self.step += 1
         largest = float(max(moved.max(), -moved.min()))
         if not largest <= _DIVERGED:

@@ -3,21 +3,22 @@
 Hardening of the released noise. A sum in floating point plus noise in floating point shows in its last bits which sum
 it was (Mironov, 2012), and noise from a guessable generator can be taken off. So, without a seed:
 
-1. every bit is expanded by SHAKE128 from 256 bits of the operating system's entropy, drawn anew for every vector;
-2. the true sum and the noise are both rounded to one grid of width at most 2⁻³⁰ σ and added there, exactly: whatever
-   the sum, the same set of values can come out, and a value of the grid stands for some 2²⁰ different draws. Rounding d
-   numbers moves a sum by at most √d/2 grid widths, so neighbouring sums come at most √d widths further apart, and σ is
-   enlarged in proportion.
+1. every bit comes from OpenSSL's generator: AES-256 in counter mode, seeded from the operating system's entropy;
+2. the true sum and the noise are both rounded to one grid of width at most 2⁻²⁶ σ and added there, exactly: whatever
+   the sum, the same set of values can come out, and a value of the grid stands for millions of different draws.
+   Rounding d numbers moves a sum by at most √d/2 grid widths, so neighbouring sums come at most √d widths further
+   apart, and σ is enlarged in proportion: by 10⁻⁵ for half a million numbers at a noise multiplier of 1.
 
-What remains: the single-precision arithmetic that forms the sum of clipped gradients is not exact, so one record may
-move it by a relative 10⁻⁶ or so more than its clip (gradients are therefore clipped 2⁻¹⁶ below the clip); timing is not
-masked; and exactness on the grid needs sums below 2²² σ, more than ten million records at a noise multiplier of 3.
+What remains: a draw has 53 bits, so the probabilities of the grid's values are right to a relative 3·10⁻⁸ or so, which
+moves the privacy loss of a billion released numbers by some 10⁻³; the single-precision arithmetic that forms the sum
+of clipped gradients is not exact, so one record may move it by a relative 10⁻⁶ or so more than its clip (gradients are
+therefore clipped 2⁻¹⁶ below the clip); timing is not masked; and exactness on the grid needs sums below 2²⁴ σ, fifty
+million records at a noise multiplier of 3.
 """
 
 from __future__ import annotations
 
 import math
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,16 +28,15 @@ from dpcalc.training.gaussians import system_gaussians, system_uniforms
 
 Floats = NDArray[np.float64]
 
-GRID_BITS = 30
-_WORTH_DRAWING_AHEAD = 1000
+GRID_BITS = 26
 
 SEEDED = (
     "noise: reproducible from --seed, so anyone who knows the seed can take it off; for experiments only, do not "
     "release this model"
 )
 SYSTEM = (
-    "noise: from the operating system's entropy through SHAKE128, added exactly on a grid of 2^-30 standard deviations "
-    "against floating-point attacks"
+    "noise: from the operating system's entropy through OpenSSL's generator, added exactly on a grid of 2^-26 standard "
+    "deviations against floating-point attacks"
 )
 
 
@@ -46,7 +46,7 @@ class Noise(Protocol):
     description: str
 
     def add(self, sums: Floats, *, deviation: float, sensitivity: float) -> Floats:
-        """`sums`, at most `sensitivity` from their neighbours', plus Gaussian noise of `deviation` each."""
+        """`sums`, at most `sensitivity` from their neighbours', plus Gaussian noise of `deviation` each; in place."""
         ...
 
     def uniforms(self, count: int) -> Floats:
@@ -71,8 +71,8 @@ class SeededNoise:
         self._generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, stream])))
 
     def add(self, sums: Floats, *, deviation: float, sensitivity: float) -> Floats:  # noqa: ARG002
-        noisy: Floats = sums + deviation * self._generator.standard_normal(sums.shape, dtype=np.float32)
-        return noisy
+        sums += deviation * self._generator.standard_normal(sums.shape, dtype=np.float32)
+        return sums
 
     def uniforms(self, count: int) -> Floats:
         return self._generator.random(count)
@@ -90,25 +90,13 @@ class SystemNoise:
 
     description = SYSTEM
 
-    def __init__(self) -> None:
-        self._worker = ThreadPoolExecutor(max_workers=1)
-        self._ahead: dict[int, Future[Floats]] = {}
-
-    def _gaussians(self, count: int) -> Floats:
-        """Fresh draws, each used once; the next ones are made while the caller computes gradients."""
-        ahead = self._ahead.pop(count, None)
-        draws = system_gaussians(count) if ahead is None else ahead.result()
-        if count >= _WORTH_DRAWING_AHEAD:
-            self._ahead[count] = self._worker.submit(system_gaussians, count)
-        return draws
-
     def add(self, sums: Floats, *, deviation: float, sensitivity: float) -> Floats:
         width, enlarged = grid(sums.size, deviation=deviation, sensitivity=sensitivity)
-        draws = self._gaussians(sums.size).reshape(sums.shape)
+        draws = system_gaussians(sums.size).reshape(sums.shape)
         draws *= enlarged
-        draws = _on_grid(draws, width)
-        draws += _on_grid(sums.astype(np.float64), width)
-        return draws
+        sums = _on_grid(sums, width)
+        sums += _on_grid(draws, width)
+        return sums
 
     def uniforms(self, count: int) -> Floats:
         return system_uniforms(count)

@@ -18,7 +18,7 @@ class Optimizer(Protocol):
     """A rule for the next step; `state` and `restore` carry its memory through a checkpoint."""
 
     def update(self, gradient: Floats, *, rate: float, noise_level: float) -> Floats:
-        """What to take off the parameters. `noise_level` is the deviation of the noise on the average gradient."""
+        """What to take off the parameters, in a new array; `noise_level` is the noise's on the average gradient."""
         ...
 
     def state(self) -> dict[str, Floats]: ...
