@@ -1,9 +1,10 @@
 """Standard Gaussians from cryptographic bits, fast: the ziggurat method on whole arrays.
 
 The bits are those of OpenSSL's generator, which Python carries: AES-256 in counter mode (CTR_DRBG of NIST SP 800-90A),
-seeded from the operating system's entropy, again and again, and anew in a forked process. Its key changes with every
-request, so that what is in memory later does not tell what was drawn before. Processors compute AES themselves: a draw
-takes about 1.5 ns of bits, where SHAKE128 takes 16 and the operating system's own generator 26.
+seeded from the operating system's entropy, and anew in a forked process. Its key changes with every request, so that
+what is in memory later does not tell what was drawn before; `renew` gives it fresh entropy, so that what was in memory
+earlier does not tell what is drawn next. Processors compute AES themselves: a draw takes 1.5 ns of bits, where SHAKE128
+takes 16 and the operating system's own generator 26.
 
 The method is exact for exact uniforms (Marsaglia and Tsang, 2000; in the form of Doornik, 2005, with layer and position
 from disjoint bits): 256 layers of equal area cover the density, about 99 % of the draws fall inside their layer at
@@ -13,6 +14,7 @@ once, and the others are decided by the density itself.
 from __future__ import annotations
 
 import math
+import os
 import ssl
 
 import numpy as np
@@ -41,6 +43,11 @@ _EDGES = _layer_edges()
 # A position is an odd multiple of 2⁻⁵³ of its layer's width.
 _OUTER, _INNER = 2.0**-52 * _EDGES[:-1], _EDGES[1:]
 _HEIGHTS = np.exp(-0.5 * _EDGES**2)
+
+
+def renew() -> None:
+    """Seed the generator again, with 256 bits of the operating system's entropy."""
+    ssl.RAND_add(os.urandom(32), 32.0)
 
 
 def system_bits(count: int) -> NDArray[np.uint64]:

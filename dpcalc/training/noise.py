@@ -3,7 +3,8 @@
 Hardening of the released noise. A sum in floating point plus noise in floating point shows in its last bits which sum
 it was (Mironov, 2012), and noise from a guessable generator can be taken off. So, without a seed:
 
-1. every bit comes from OpenSSL's generator: AES-256 in counter mode, seeded from the operating system's entropy;
+1. every bit comes from OpenSSL's generator: AES-256 in counter mode, seeded from the operating system's entropy, with
+   256 fresh bits for every vector;
 2. the true sum and the noise are both rounded to one grid of width at most 2⁻²⁶ σ and added there, exactly: whatever
    the sum, the same set of values can come out, and a value of the grid stands for millions of different draws.
    Rounding d numbers moves a sum by at most √d/2 grid widths, so neighbouring sums come at most √d widths further
@@ -24,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcalc.training.gaussians import system_gaussians, system_uniforms
+from dpcalc.training.gaussians import renew, system_gaussians, system_uniforms
 
 Floats = NDArray[np.float64]
 
@@ -92,6 +93,7 @@ class SystemNoise:
 
     def add(self, sums: Floats, *, deviation: float, sensitivity: float) -> Floats:
         width, enlarged = grid(sums.size, deviation=deviation, sensitivity=sensitivity)
+        renew()
         draws = system_gaussians(sums.size).reshape(sums.shape)
         draws *= enlarged
         sums = _on_grid(sums, width)
@@ -99,6 +101,7 @@ class SystemNoise:
         return sums
 
     def uniforms(self, count: int) -> Floats:
+        renew()
         return system_uniforms(count)
 
     def state(self) -> dict[str, Any] | None:

@@ -64,6 +64,17 @@ def test_system_noise_never_repeats():
     assert not np.array_equal(first, second)
 
 
+def test_every_vector_of_system_noise_has_fresh_entropy(monkeypatch):
+    seeds = []
+    monkeypatch.setattr("ssl.RAND_add", lambda entropy, amount: seeds.append((entropy, amount)))
+    noise = SystemNoise()
+    noise.add(np.zeros(3), deviation=1.0, sensitivity=1.0)
+    noise.add(np.zeros(3), deviation=1.0, sensitivity=1.0)
+    noise.uniforms(3)
+    assert [(len(entropy), amount) for entropy, amount in seeds] == [(32, 32.0)] * 3
+    assert len(set(seeds)) == 3
+
+
 def test_a_restored_state_goes_on_with_the_same_noise():
     import json
 
