@@ -90,6 +90,15 @@ def even_knots(first: int, last: int) -> Indices:
     return np.arange(first, last + 1, dtype=np.int64)
 
 
+def occupied_knots(pair: Pair, step: float, first: int, last: int) -> Indices:
+    """The grid points from `first` to `last` without those that have no mass next to them."""
+    knots = even_knots(first, last)
+    occupied = np.flatnonzero(pair.masses(step * knots.astype(np.float64))[0][1:-1])
+    keep = np.zeros(len(knots), dtype=bool)
+    keep[[0, -1]] = keep[occupied] = keep[occupied + 1] = True
+    return knots[keep]
+
+
 def widening_knots(first: int, last: int, ratio: float) -> Indices:
     """Grid points from `first` or before to `last` or after, further apart away from 0: by `ratio` of the distance.
 

@@ -29,6 +29,7 @@ from dpcalc.accounting.discretise import (
     lower_grid,
     lower_masses,
     lumped,
+    occupied_knots,
     upper_grid,
     widening_knots,
 )
@@ -161,7 +162,7 @@ class LossDistribution:
         self, cut: Cut, value: Callable[[Curve], float], tolerance: float, target: float, *, only_upper: bool
     ) -> Bounds:
         target = max(target, 1e-4 * cut.saddle.deviation)
-        best = Bounds(0.0, np.inf)
+        best, gap = Bounds(0.0, np.inf), np.inf
         for _ in range(2 if cut.saddle.is_torn() else 4):
             plan = make_plan(cut.pilot, cut.saddle, self.upper, target, log_untilted=cut.log_spare)
             upper = value(self._curve(self.upper, "upper", cut, plan))
@@ -169,8 +170,9 @@ class LossDistribution:
             if self.lower and not only_upper:
                 lower = value(self._curve(self.lower, "lower", cut, plan))
             best = Bounds(max(best.lower, lower), min(best.upper, upper))
-            gap = best.upper - best.lower
-            if only_upper or gap <= tolerance * best.upper or self.lower != self.upper or plan.at_limit:
+            gap, before = best.upper - best.lower, gap
+            met = only_upper or gap <= tolerance * best.upper
+            if met or gap > 0.7 * before or self.lower != self.upper or plan.at_limit:
                 break
             target *= float(np.clip(0.6 * tolerance * best.upper / gap, 0.02, 0.5))
         return best
@@ -233,7 +235,7 @@ class LossDistribution:
         first, last = int(np.floor(low / step)) - 1, int(np.ceil(high / step)) + 1
         last = min(last, first + 4 * MOST_POINTS)
         # Atoms are on grid points, and should stay on edges of cells.
-        return even_knots(first, last) if pair.has_atoms() else widening_knots(first, last, ratio)
+        return occupied_knots(pair, step, first, last) if pair.has_atoms() else widening_knots(first, last, ratio)
 
     def _discretised(self, pair: Pair, side: Side, step: float, ratio: float, log_rare: float) -> Grid:
         if (id(pair), side, step) in self._stacked:

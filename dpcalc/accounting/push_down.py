@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from dpcalc.mechanisms.base import Floats
 
+_MOST_REMOVED = 10_000
+
 
 def push_down(mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, *, edges: Floats, theta: float) -> Floats:
     """Masses on the edges of the cells whose H is nowhere above the H of the cells' contents.
@@ -22,7 +24,7 @@ def push_down(mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, *, ed
         keep = np.where(bad, 0.0, 1.0)
         with np.errstate(over="ignore", invalid="ignore"):
             pushed, bad_now = _push(mass * keep, spread * keep, lifted * keep, doubt * keep, edges=edges, theta=theta)
-        if np.isnan(pushed).any():  # a tilt so far that its powers leave the range of doubles
+        if np.isnan(pushed).any():
             break
         if not np.any(bad_now & ~bad):
             masses[..., :-1] = mass * (1 - keep)
@@ -117,7 +119,10 @@ def _second_difference(down: Floats, widths: Floats, rise: Floats) -> Floats:
 
 
 def _minorant(masses: Floats, edges: Floats, theta: float) -> Floats:
-    """The masses of the convex minorant: a knot of negative mass is replaced by the chord over it."""
+    """The masses of the convex minorant: a knot of negative mass is replaced by the chord over it.
+
+    Not a number where this takes very long, as it does where masses are but noise.
+    """
     negative = [int(k) for k in np.flatnonzero(masses < 0)]
     if not negative:
         return masses
@@ -127,6 +132,8 @@ def _minorant(masses: Floats, edges: Floats, theta: float) -> Floats:
     last = len(values) - 1
     removed: set[int] = set()
     while negative:
+        if len(removed) > _MOST_REMOVED:
+            return np.full(values.shape, np.nan)
         j = negative.pop()
         if j in removed or values[j] >= 0:
             continue
