@@ -26,6 +26,7 @@ Indices = NDArray[np.int64]
 
 _MASS_TOLERANCE = 1e-9
 _TINY = 1e-290  # below this, doubles lose their digits
+NEARLY = 1e-9  # a loss is rounded up by at most so much of a step
 
 
 @dataclass(frozen=True)
@@ -168,11 +169,17 @@ def cells_of_pair(pair: Masses, *, step: float, knots: Indices) -> Cells:
     mass, q_mass = a[..., 1:-1], b[..., 1:-1]
     t = np.exp(np.minimum(edges[:-1], 690.0))
     spread = np.where(edges[:-1] < 690.0, q_mass * t, 0.0)
+    shrink = np.exp(-np.diff(edges))
     unit = -np.expm1(-np.diff(edges))
     known = q_mass > _TINY
     lifted = np.where(known, np.clip((mass - spread) / unit, 0.0, mass), mass)
     doubt = np.minimum((_rounding(a)[..., 1:-1] + _rounding(b)[..., 1:-1] * t) / unit, mass)
-    return Cells(mass, spread, lifted, np.where(known, doubt, mass), a[..., 0], a[..., -1])
+    doubt = np.where(known, doubt, mass)
+    # An atom that rounding has put right below an edge belongs on it.
+    below_edge = known & (mass > 0) & (mass - lifted + doubt <= NEARLY * mass)
+    lifted, doubt = np.where(below_edge, mass, lifted), np.where(below_edge, 0.0, doubt)
+    spread = np.where(below_edge, lifted * shrink, spread)
+    return Cells(mass, spread, lifted, doubt, a[..., 0], a[..., -1])
 
 
 def _rounding(masses: Floats) -> Floats:

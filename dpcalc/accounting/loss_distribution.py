@@ -20,6 +20,7 @@ import numpy as np
 from dpcalc.accounting.convolve import Composed, compose_grids, fitting_window
 from dpcalc.accounting.curve import Curve
 from dpcalc.accounting.discretise import (
+    NEARLY,
     Cells,
     Grid,
     Indices,
@@ -189,6 +190,8 @@ class LossDistribution:
             if side == "lower":
                 grid = self._better_lumped(pair, grid, plan.ratio, log_rare)
             shift += count * _ROUNDING * (abs(grid.offset) + float(np.abs(grid.losses[[0, -1]]).max()))
+            if side == "lower" and pair.has_atoms():
+                shift += count * NEARLY * step
             if size == 1:
                 grids.append((grid, count))
                 continue

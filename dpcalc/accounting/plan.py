@@ -62,7 +62,8 @@ def make_plan(
     factor = int(min(coarse, saddle.deviation / 6) / fine)
     if factor < 3:
         return single
-    return Plan(max(fine * factor, least), size, factor, fine * factor <= least, ratio)
+    step = _on_atoms(fine * factor, spacing)
+    return Plan(max(step, least), size, factor, step <= least, ratio)
 
 
 def _atom_spacing(parts: Sequence[tuple[Pair, int]]) -> float | None:
@@ -72,8 +73,11 @@ def _atom_spacing(parts: Sequence[tuple[Pair, int]]) -> float | None:
 
 
 def _on_atoms(step: float, spacing: float | None) -> float:
-    """A step no larger, of which the spacing of the atoms is a multiple: atoms on grid points are kept exactly."""
-    return step if spacing is None or spacing < step else spacing / math.ceil(spacing / step)
+    """A step no larger, of which the spacing of the atoms is a multiple: atoms on grid points are kept exactly.
+
+    A hair less, so that no positive atom falls below its grid point, where it would be worth the one before.
+    """
+    return step if spacing is None or spacing < step else spacing / math.ceil(spacing / step) * (1 - 1e-14)
 
 
 def _ratio(pilot: Pilot, saddle: Saddle, target: float) -> float:

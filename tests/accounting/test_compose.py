@@ -79,6 +79,22 @@ def test_losses_of_very_different_sizes_stay_tight(parts, delta):
     assert guarantee.epsilon - guarantee.epsilon_lower <= 1e-3 * guarantee.epsilon
 
 
+@pytest.mark.parametrize(
+    ("parts", "delta", "gap"),
+    [
+        ([(poisson(0.168, 5.2e-7), 15_537)], 8.56e-10, 1e-3),  # a few rare jumps
+        ([(poisson(1.888, 1.066e-5), 26_597)], 1.49e-37, 1e-2),  # jumps too rare to matter
+        ([(poisson(5.4, 0.0292), 1)], 6.56e-51, 1e-3),  # one step, far out
+        ([(PoissonSampled(base=Laplace(scale=34.4), sampling_rate=0.00134), 1)], 1.18e-20, 1e-3),  # bounded losses
+        ([(RandomizedResponse(epsilon=0.00558), 1_100_962), (poisson(0.9936, 8.7e-6), 25_266)], 0.00328, 1e-3),  # atoms
+    ],
+)
+def test_rare_jumps_single_steps_and_atoms_stay_tight(parts, delta, gap):
+    guarantee = compose(parts, delta=delta)
+    assert guarantee.accountant == "pld"
+    assert guarantee.epsilon - guarantee.epsilon_lower <= gap * guarantee.epsilon
+
+
 mechanisms = st.one_of(
     st.builds(lambda s: Gaussian(noise_multiplier=s), st.floats(0.5, 50)),
     st.builds(lambda b: Laplace(scale=b), st.floats(0.5, 50)),
