@@ -203,22 +203,33 @@ def _by_loss_distribution(parts: Parts, question: _Question) -> _Answer:
     if _is_zero(parts, question):
         return _Answer("pld", 0.0, 0.0, 0.0)
     directions = _by_expectation(parts, question)
-    worst = directions[0].bounds()
-    upper = max([worst.upper, *(other.upper_below(worst.upper) for other in directions[1:])])
+    lower, upper = _bounds_of_worse(directions)
     estimates = [direction.estimate for direction in directions]
     if any(found is None for found in estimates):
-        return _Answer("pld", upper, worst.lower, _middle(worst.lower, upper))
+        return _Answer("pld", upper, lower, _middle(lower, upper))
     estimate = max(found for found in estimates if found is not None)
     doubt = CONTOUR_ACCURACY * (1 + 1 / max(directions[0].slope, 1e-300))
-    if not worst.lower - doubt <= estimate <= upper + doubt:
+    if not lower - doubt <= estimate <= upper + doubt:
         again = [direction.contour(finer=1.7) for direction in directions]
         if not any(found is not None and abs(found - estimate) <= 1e-5 * estimate for found in again):
-            return _Answer("pld", upper, worst.lower, _middle(worst.lower, upper))
+            return _Answer("pld", upper, lower, _middle(lower, upper))
         raise CertificationError(
             f"the contour integral gives {estimate:.9g}, outside the certified interval "
-            f"[{worst.lower:.9g}, {upper:.9g}]; this is a fault of the program, so no answer is given."
+            f"[{lower:.9g}, {upper:.9g}]; this is a fault of the program, so no answer is given."
         )
-    return _Answer("pld", upper, worst.lower, min(max(estimate, worst.lower), upper))
+    return _Answer("pld", upper, lower, min(max(estimate, lower), upper))
+
+
+def _bounds_of_worse(directions: list[_Direction]) -> tuple[float, float]:
+    """Bounds on the worse direction: the one expected to be, and the other if it cannot be shown to be no worse."""
+    bounds = directions[0].bounds()
+    lower, upper = bounds.lower, bounds.upper
+    for other in directions[1:]:
+        other_upper = other.upper_below(upper)
+        if other_upper > upper:
+            found = other.bounds()
+            lower, upper = max(lower, found.lower), max(upper, min(found.upper, other_upper))
+    return lower, upper
 
 
 def _middle(lower: float, upper: float) -> float | None:

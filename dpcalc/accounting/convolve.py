@@ -21,6 +21,7 @@ _LOG_NEGLIGIBLE = -60.0
 _CHEAP = 4  # as many parts as are bounded at several tilts
 _LOG_POOR = -25.0
 _FEW_POINTS = 4096
+_STEEPEST = 4.0  # the steepest tilt over one step
 _NEIGHBOURS = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0])
 _MANY, _FEW, _LARGEST_TABLE, _TOGETHER = 48, 1_000, 4_000_000, 64
 
@@ -114,8 +115,9 @@ def compose_grids(
     above: a few pairs with far tails can weigh more in a long list than in the look that the window comes from, and
     losses far below the step spread on the grid.
     """
-    low, low_tilt, high, high_tilt = window
     step, theta = parts[0][0].step, parts[0][0].theta
+    low, high = window.low, window.high
+    low_tilt, high_tilt = max(window.low_tilt, -_STEEPEST / step), min(window.high_tilt, _STEEPEST / step)
     log_up, log_down = _log_moment(parts, high_tilt), _log_moment(parts, low_tilt)
     width = max(high - low, _FEW_POINTS * step)
     log_scale = sum(count * grid.log_scale for grid, count in parts)

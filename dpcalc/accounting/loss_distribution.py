@@ -34,7 +34,7 @@ from dpcalc.accounting.discretise import (
     upper_grid,
     widening_knots,
 )
-from dpcalc.accounting.pilot import Outline, Pilot, Saddle, coarse_outline, common_outline
+from dpcalc.accounting.pilot import Outline, Pilot, Saddle, Window, coarse_outline, common_outline
 from dpcalc.accounting.plan import LOG_OUTSIDE, MOST_POINTS, Plan, make_plan
 from dpcalc.mechanisms.base import Pair
 from dpcalc.mechanisms.pairs import LARGEST_LOSS
@@ -45,6 +45,8 @@ Side = Literal["upper", "lower"]
 
 _SPARE = 1e-6  # share of δ given away to truncation
 _MORE_SPARE = (0.02, 0.3)  # and where that may serve
+_HALVINGS = 6  # of a range that holds the end of a pair's grid
+_WIDEST = 2 * MOST_POINTS  # a block's window, in steps
 _LOG_BLOCK = -32.0  # log of the tilted probability left outside the window of a block
 _MOST_KEPT = 4_000_000  # cells kept between the two bounds
 _FEW = 16  # with more different pairs, the largest loss of each is known but roughly
@@ -83,8 +85,10 @@ class LossDistribution:
         self.upper, self.lower = list(upper), list(lower)
         self.steps = sum(count for _, count in self.upper)
         self._outlines: dict[int, Outline] = {}
-        self._pilots: dict[tuple[int, int], Pilot] = {}
+        self._pilots: dict[tuple[int, float], Pilot] = {}
+        self._block_pilots: dict[tuple[int, float, int], Pilot] = {}
         self._cuts: dict[tuple[float, float], Cut] = {}
+        self._limits_of: dict[tuple[int, float], tuple[float, float]] = {}
         self._cells: dict[tuple[int, float, bytes], Cells] = {}
         self._kept = 0
         self._stack_of: dict[int, Stack] = {}
@@ -185,13 +189,15 @@ class LossDistribution:
         shift = lost = 0.0
         for pair, count in parts:
             size = plan.block(count)
+            if size > 1 and self._block_window(pair, size, theta, log_rare).width * plan.factor > _WIDEST * plan.step:
+                size = 1
             step = plan.step if size == 1 else plan.step / plan.factor
             grid = self._discretised(pair, side, step, plan.ratio, log_rare).tilted(theta)
             if side == "lower":
                 grid = self._better_lumped(pair, grid, plan.ratio, log_rare)
             shift += count * _ROUNDING * (abs(grid.offset) + float(np.abs(grid.losses[[0, -1]]).max()))
             if side == "lower" and pair.has_atoms():
-                shift += count * NEARLY * step
+                shift += count * NEARLY * plan.step
             if size == 1:
                 grids.append((grid, count))
                 continue
@@ -201,8 +207,7 @@ class LossDistribution:
                 rest = 0
             for block_size, blocks in ((size, count // size), (rest, 1)):
                 if block_size:
-                    pilot = self._block_pilot(pair, block_size).cut(log_rare)
-                    window = pilot.window(theta, _LOG_BLOCK, log_rare).lowered(block_size * grid.offset)
+                    window = self._block_window(pair, block_size, theta, log_rare).lowered(block_size * grid.offset)
                     window = fitting_window([(grid, block_size)], window, _LOG_BLOCK)
                     composed = compose_grids([(grid, block_size)], window, log_mass=_LOG_BLOCK, log_untilted=log_rare)
                     grids.append((_block(composed, side, plan), blocks))
@@ -215,11 +220,12 @@ class LossDistribution:
         composed = compose_grids(grids, window, log_mass=LOG_OUTSIDE, log_untilted=cut.log_spare)
         return Curve(composed, side=side, near=cut.saddle.epsilon, shift=shift, steps=self.steps, lost=lost)
 
-    def _block_pilot(self, pair: Pair, size: int) -> Pilot:
-        if (id(pair), size) not in self._pilots:
-            known = next((pilot for (key, _), pilot in self._pilots.items() if key == id(pair)), None)
-            self._pilots[id(pair), size] = known.with_count(size) if known else Pilot([(pair, size)])
-        return self._pilots[id(pair), size]
+    def _block_window(self, pair: Pair, size: int, theta: float, log_rare: float) -> Window:
+        if (id(pair), log_rare) not in self._pilots:
+            self._pilots[id(pair), log_rare] = Pilot([(pair, 1)]).cut(log_rare)
+        if (id(pair), log_rare, size) not in self._block_pilots:
+            self._block_pilots[id(pair), log_rare, size] = self._pilots[id(pair), log_rare].with_count(size)
+        return self._block_pilots[id(pair), log_rare, size].window(theta, _LOG_BLOCK, log_rare)
 
     def _cells_of(self, pair: Pair, step: float, knots: Indices) -> Cells:
         """The cells of a pair, kept from the upper bound for the lower one."""
@@ -234,11 +240,26 @@ class LossDistribution:
         return cells
 
     def _knots(self, pair: Pair, step: float, ratio: float, log_rare: float) -> Indices:
-        low, high = self._outline(pair).tail_limits(float(np.exp(log_rare)), smooth=not pair.has_atoms())
+        low, high = self._limits(pair, log_rare)
         first, last = int(np.floor(low / step)) - 1, int(np.ceil(high / step)) + 1
         last = min(last, first + 4 * MOST_POINTS)
         # Atoms are on grid points, and should stay on edges of cells.
         return occupied_knots(pair, step, first, last) if pair.has_atoms() else widening_knots(first, last, ratio)
+
+    def _limits(self, pair: Pair, log_rare: float) -> tuple[float, float]:
+        """Losses below and above which less than e^log_rare of a pair lies, or of any of its stack."""
+        stack = self._stack_of.get(id(pair))
+        rows = pair if stack is None else stack.rows
+        if (id(rows), log_rare) not in self._limits_of:
+            rare = float(np.exp(log_rare))
+            low, high = self._outline(pair).tail_limits(rare)
+            lowest = high / 2
+            for _ in range(_HALVINGS if high > 0 else 0):
+                middle = (lowest + high) / 2
+                is_rare = float(np.max(rows.masses(np.array([middle]))[0][..., -1])) < rare
+                lowest, high = (lowest, middle) if is_rare else (middle, high)
+            self._limits_of[id(rows), log_rare] = low, high
+        return self._limits_of[id(rows), log_rare]
 
     def _discretised(self, pair: Pair, side: Side, step: float, ratio: float, log_rare: float) -> Grid:
         if (id(pair), side, step) in self._stacked:

@@ -29,16 +29,12 @@ class Outline:
     masses: Floats
     infinite: float
 
-    def tail_limits(self, mass: float, *, smooth: bool = False) -> tuple[float, float]:
-        """Losses below and above which less than `mass` lies; the upper one is interpolated in a smooth tail."""
+    def tail_limits(self, mass: float) -> tuple[float, float]:
+        """Losses below and above which less than `mass` lies, at the resolution of the outline."""
         below = np.cumsum(self.masses)
         above = np.cumsum(self.masses[::-1])[::-1]
         low = self.edges[min(max(int(np.searchsorted(below, mass, side="right")) - 1, 0), len(self.edges) - 1)]
-        k = min(int(np.searchsorted(-above, -mass, side="left")), len(self.edges) - 1)
-        high = self.edges[k]
-        if smooth and k > 1 and 0 < above[k] < mass < above[k - 1]:
-            share = np.log(above[k - 1] / mass) / np.log(above[k - 1] / above[k])
-            high = self.edges[k - 2] + share * (self.edges[k - 1] - self.edges[k - 2])
+        high = self.edges[min(int(np.searchsorted(-above, -mass, side="left")), len(self.edges) - 1)]
         return float(low), float(high)
 
 
@@ -128,6 +124,10 @@ class Window(NamedTuple):
     low_tilt: float
     high: float
     high_tilt: float
+
+    @property
+    def width(self) -> float:
+        return self.high - self.low
 
     def lowered(self, offset: float) -> Window:
         """The same window for losses from which so much is taken."""
