@@ -26,6 +26,7 @@ Indices = NDArray[np.int64]
 
 _MASS_TOLERANCE = 1e-9
 _TINY = 1e-290  # below this, doubles lose their digits
+_ROUNDED = 4e-15  # rounding error of a log of a ratio of masses near one
 NEARLY = 1e-9  # a loss is rounded up by at most so much of a step
 
 
@@ -156,7 +157,7 @@ def lumped(pair: Pair, half: float) -> Lumped | None:
     p, q = (float(masses[1]) for masses in pair.masses(np.array([-half, half])))
     if min(p, q) < 0.5:
         return None
-    offset = math.log(p / q)
+    offset = math.log(p / q) - _ROUNDED
     return Lumped(pair, half, offset) if abs(offset) < half / 2 else None
 
 
@@ -188,19 +189,59 @@ def _rounding(masses: Floats) -> Floats:
     return np.asarray(tail * 1e-15 * (2 - np.log(np.maximum(tail, 1e-300))))
 
 
-def cells_of_grid(grid: Grid, *, factor: int) -> tuple[Cells, int]:
-    """The cells of a grid distribution on a grid `factor` times as coarse, and the index of the first edge."""
-    first = grid.start // factor
-    count = -(-(grid.start + len(grid.masses)) // factor) - first
+@dataclass(frozen=True)
+class Lump:
+    """The fine points first … last - 1 of a grid as one atom: where it is, and its tilted mass."""
+
+    first: int
+    last: int
+    at: float
+    mass: float
+
+
+def lump_of_grid(grid: Grid, half: float) -> Lump | None:
+    """What is within ±half of the most frequent loss, if that is most of the distribution; see `Lumped`."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(grid.masses) - grid.theta * grid.losses
+    mode, reach = int(np.argmax(logs)), int(half / grid.step)
+    first, last = max(mode - reach, 0), min(mode + reach + 1, len(logs))
+    weights = np.exp(logs - logs[mode])
+    p = float(weights[first:last].sum())
+    if reach == 0 or p < 0.5 * float(weights.sum()):
+        return None
+    distances = grid.step * np.arange(first - mode, last - mode)
+    offset = math.log(p / float(weights[first:last] @ np.exp(-distances)))
+    return Lump(
+        first, last, grid.step * (grid.start + mode) + offset, grid.masses[mode] * p * math.exp(grid.theta * offset)
+    )
+
+
+def cells_of_grid(grid: Grid, *, factor: int, lump: Lump | None = None) -> tuple[Cells, int]:
+    """The cells of a grid distribution on a grid `factor` times as coarse, and the index of the first edge.
+
+    The coarse grid passes through 0, or through the lump, and then counts from there.
+    """
+    masses, start, lag = grid.masses, grid.start, 0.0
+    if lump is not None:
+        masses = masses.copy()
+        masses[lump.first : lump.last] = 0.0
+        origin = math.ceil(lump.at / grid.step)
+        start, lag = start - origin, origin - lump.at / grid.step
+    first = start // factor
+    count = -(-(start + len(masses)) // factor) - first
     padded = np.zeros(count * factor)
-    offset = grid.start - first * factor
-    padded[offset : offset + len(grid.masses)] = grid.masses
-    inside = grid.step * np.arange(factor)
+    offset = start - first * factor
+    padded[offset : offset + len(masses)] = masses
+    inside = grid.step * (np.arange(factor) + lag)
     weights = np.exp(-grid.theta * inside)
     lift = weights * np.expm1(-inside) / np.expm1(-grid.step * factor)
     columns = np.stack([weights, weights * np.exp(-inside), lift], axis=1)
     mass, spread, lifted = (padded.reshape(count, factor) @ columns).T
-    return Cells(mass, spread, lifted, 1e-15 * mass, np.zeros(()), np.zeros(())), first
+    doubt = 1e-15 * mass
+    if lump is not None:
+        mass[-first] += lump.mass
+        spread[-first] += lump.mass
+    return Cells(mass, spread, lifted, doubt, np.zeros(()), np.zeros(())), first
 
 
 def upper_grid(cells: Cells, *, step: float, knots: Indices, theta: float = 0.0) -> Grid:

@@ -24,11 +24,13 @@ from dpcalc.accounting.discretise import (
     Cells,
     Grid,
     Indices,
+    Lump,
     cells_of_grid,
     cells_of_pair,
     even_knots,
     lower_grid,
     lower_masses,
+    lump_of_grid,
     lumped,
     occupied_knots,
     upper_grid,
@@ -46,7 +48,7 @@ Side = Literal["upper", "lower"]
 _SPARE = 1e-6  # share of δ given away to truncation
 _MORE_SPARE = (0.02, 0.3)  # and where that may serve
 _HALVINGS = 6  # of a range that holds the end of a pair's grid
-_WIDEST = 2 * MOST_POINTS  # a block's window, in steps
+_WIDEST = 4 * MOST_POINTS  # a block's window, in steps
 _LOG_BLOCK = -32.0  # log of the tilted probability left outside the window of a block
 _MOST_KEPT = 4_000_000  # cells kept between the two bounds
 _FEW = 16  # with more different pairs, the largest loss of each is known but roughly
@@ -319,10 +321,21 @@ def _log_moment(grid: Grid) -> float:
 
 def _block(composed: Composed, side: Side, plan: Plan) -> Grid:
     """Copies composed on the fine grid as one distribution on the coarse one."""
-    fine = composed.upper() if side == "upper" else composed.lower()
-    cells, first = cells_of_grid(fine, factor=plan.factor)
-    make = upper_grid if side == "upper" else lower_grid
+    if side == "upper":
+        return _coarsened(composed.upper(), upper_grid, plan)
+    fine = composed.lower()
+    coarse, lump = _coarsened(fine, lower_grid, plan), lump_of_grid(fine, plan.step / 2)
+    if lump is None:
+        return coarse
+    other = _coarsened(fine, lower_grid, plan, lump)
+    return other if _log_moment(other) > _log_moment(coarse) else coarse
+
+
+def _coarsened(fine: Grid, make: Callable[..., Grid], plan: Plan, lump: Lump | None = None) -> Grid:
+    cells, first = cells_of_grid(fine, factor=plan.factor, lump=lump)
     knots = even_knots(first, first + len(cells.mass))
     coarse = make(cells, step=plan.step, knots=knots, theta=fine.theta)
-    coarse = replace(coarse, log_scale=fine.log_scale, infinite=fine.infinite, offset=fine.offset)
-    return coarse.tilted(fine.theta)
+    offset = fine.offset + (lump.at if lump is not None else 0.0)
+    # Tilted masses count from the grid's own zero.
+    log_scale = fine.log_scale - (fine.theta * lump.at if lump is not None else 0.0)
+    return replace(coarse, log_scale=log_scale, infinite=fine.infinite, offset=offset).tilted(fine.theta)

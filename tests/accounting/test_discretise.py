@@ -5,14 +5,21 @@ import numpy as np
 import pytest
 
 from dpcalc.accounting.discretise import (
+    Grid,
+    cells_of_grid,
     cells_of_pair,
     even_knots,
     lower_grid,
     lower_masses,
+    lump_of_grid,
+    lumped,
+    occupied_knots,
     upper_grid,
     widening_knots,
 )
 from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import PoissonSampled
 from dpcalc.mechanisms.stacked import stacks
 
@@ -50,6 +57,54 @@ def test_one_step_on_widening_cells_is_bracketed_at_every_epsilon(noise_multipli
         exact = float(exact_delta(noise_multiplier, rate, float(epsilon), direction))
         assert grid_delta(lower, epsilon) <= exact * (1 + 1e-12) + 1e-18
         assert exact * (1 - 1e-12) - 1e-18 <= grid_delta(upper, epsilon)
+
+
+@pytest.mark.parametrize("direction", [0, 1])
+@pytest.mark.parametrize(("noise_multiplier", "rate"), [(0.3, 1e-4), (0.6, 1e-3), (1.1, 1e-5)])
+def test_lumping_small_losses_stays_below_at_every_epsilon_and_keeps_the_jumps(noise_multiplier, rate, direction):
+    pair = PoissonSampled(base=Gaussian(noise_multiplier=noise_multiplier), sampling_rate=rate).pairs()[direction]
+    step = 0.05
+    lump = lumped(pair, step / 2)
+    assert lump is not None
+    knots = even_knots(-200, 800)
+    grid = lower_grid(cells_of_pair(lump, step=step, knots=knots), step=step, knots=knots)
+    for epsilon in (-1.0, -1e-3, -rate, 0.0, rate, 1e-3, 0.02, 0.05, 0.0777, 0.31, 1.0, 3.3):
+        exact = float(exact_delta(noise_multiplier, rate, epsilon, direction))
+        assert grid_delta(grid, epsilon - lump.offset) <= exact * (1 + 1e-12) + 1e-15
+        if direction == 0 and exact > 1e-12 and epsilon >= 0.31:
+            assert grid_delta(grid, epsilon - lump.offset) >= 0.7 * exact
+
+
+@pytest.mark.parametrize("theta", [0.0, 0.7, 9.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_lumping_the_bulk_of_a_fine_grid_stays_below_at_every_epsilon(theta, seed):
+    generator = np.random.default_rng(seed)
+    step, factor = 0.003, 17
+    masses = 1e-3 * generator.random(900) ** 8
+    masses[400:407] += generator.random(7)
+    fine = Grid(step, -350, masses / masses.sum())
+    tilted = fine.tilted(theta)
+    lump = lump_of_grid(tilted, step * factor / 2)
+    assert lump is not None
+    cells, first = cells_of_grid(tilted, factor=factor, lump=lump)
+    knots = even_knots(first, first + len(cells.mass))
+    coarse = lower_grid(cells, step=step * factor, knots=knots, theta=theta)
+    logs = tilted.log_scale - theta * (coarse.losses + lump.at)
+    plain = Grid(coarse.step, coarse.start, coarse.masses * np.exp(logs), knots=knots)
+    for epsilon in np.linspace(-1.2, 1.8, 301):
+        assert grid_delta(plain, epsilon - lump.at) <= grid_delta(fine, epsilon) * (1 + 1e-12) + 1e-15
+    assert grid_delta(plain, 0.5 - lump.at) >= 0.8 * grid_delta(fine, 0.5)
+
+
+@pytest.mark.parametrize("mechanism", [RandomizedResponse(epsilon=0.7), Laplace(scale=2.0)])
+def test_leaving_out_empty_cells_changes_nothing(mechanism):
+    pair, step = mechanism.pairs()[0], 0.013
+    few, all_of_them = occupied_knots(pair, step, -80, 80), even_knots(-80, 80)
+    assert len(few) < len(all_of_them)
+    for make in (upper_grid, lower_grid):
+        one, other = (make(cells_of_pair(pair, step=step, knots=k), step=step, knots=k) for k in (few, all_of_them))
+        for epsilon in np.linspace(-1, 1, 41):
+            assert grid_delta(one, epsilon) == pytest.approx(grid_delta(other, epsilon), abs=1e-14)
 
 
 @pytest.mark.parametrize("ratio", [0.125, 0.01, 1e-6])
