@@ -16,8 +16,8 @@ _COARSE = np.concatenate((-_MAGNITUDES[::-1], [0.0], _MAGNITUDES))
 _SHARES = np.concatenate((np.geomspace(1e-9, 3e-3, 110), np.linspace(3e-3, 1.0, 300)[1:]))
 _MOST_PAIRS = 40
 _SPARSE = _COARSE[::4]
-_SCALES = np.geomspace(1e-5, 100, 24)
-_NEARBY = np.geomspace(0.5, 2.0, 11)  # between neighbours of these
+_SCALES = np.geomspace(1e-5, 100, 17)
+_NEARBY = np.geomspace(0.4, 2.5, 9)  # between neighbours of these
 
 
 @dataclass(frozen=True)
@@ -179,13 +179,12 @@ class Pilot:
         k = self.counts @ (np.log(total) + top)
         return float(k), float(self.counts @ mean), float(self.counts @ np.maximum(square - mean**2, 0.0))
 
-    def rounding(self, theta: float, steps: Floats) -> Floats:
-        """What cutting the losses into cells of each of these widths adds to the variance of the composition.
+    def rounding(self, theta: float, step: float) -> float:
+        """What cutting the losses into cells of this width adds to the variance of the composition.
 
         A loss at distance a above a grid point adds a(h-a): h²/6 on average, h|l| for losses well below h.
         """
-        weights, sizes = self._tilted_weights(theta), np.abs(self.losses)
-        return np.array([float((weights * np.minimum(h * h / 6, h * sizes)).sum()) for h in steps])
+        return float((self._tilted_weights(theta) * np.minimum(step * step / 6, step * np.abs(self.losses))).sum())
 
     def squares(self, theta: float) -> float:
         """The sum over all runs of the mean square of the tilted loss."""
@@ -229,7 +228,7 @@ class Pilot:
         low, high = np.log(1e-7), np.log(1e9)
         # Beyond the tilt that puts everything at the largest loss there is nothing to find.
         top = float(self.counts @ np.where(np.isfinite(self.logs), self.losses, -np.inf).max(axis=1))
-        for _ in range(26):
+        for _ in range(21):
             middle = (low + high) / 2
             saddle = self.saddle_at(float(np.exp(middle)))
             if too_small(saddle) and saddle.mean < top * (1 - 1e-4):

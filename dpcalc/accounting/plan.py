@@ -91,7 +91,9 @@ def _single_step(pilot: Pilot, saddle: Saddle, target: float) -> float:
 
     Added variance moves ε by (1+θ)/2 times it, and the lower bound by twice as much the other way.
     """
-    steps = max(saddle.deviation / 4, 1e-13) * np.exp(-0.2 * np.arange(100))
-    errors = 1.5 * (1 + saddle.theta) * pilot.rounding(saddle.theta, steps)
-    fine_enough = np.flatnonzero(errors < 0.7 * target)
-    return float(steps[fine_enough[0]] if fine_enough.size else steps[-1])
+    largest, fewest, most = max(saddle.deviation / 4, 1e-13), 0, 100
+    while fewest < most:
+        middle = (fewest + most) // 2
+        error = 1.5 * (1 + saddle.theta) * pilot.rounding(saddle.theta, largest * math.exp(-0.2 * middle))
+        fewest, most = (fewest, middle) if error < 0.7 * target else (middle + 1, most)
+    return largest * math.exp(-0.2 * most)
