@@ -202,8 +202,7 @@ def _by_loss_distribution(parts: Parts, question: _Question) -> _Answer:
         return _Answer("pld", 1.0 if question.delta is None else math.inf, 0.0, None)
     if _is_zero(parts, question):
         return _Answer("pld", 0.0, 0.0, 0.0)
-    directions = _by_expectation(parts, question)
-    lower, upper = _bounds_of_worse(directions)
+    lower, upper, directions = _bounds_of_worse(_by_expectation(parts, question))
     estimates = [direction.estimate for direction in directions]
     if any(found is None for found in estimates):
         return _Answer("pld", upper, lower, _middle(lower, upper))
@@ -220,16 +219,21 @@ def _by_loss_distribution(parts: Parts, question: _Question) -> _Answer:
     return _Answer("pld", upper, lower, min(max(estimate, lower), upper))
 
 
-def _bounds_of_worse(directions: list[_Direction]) -> tuple[float, float]:
-    """Bounds on the worse direction: the one expected to be, and the other if it cannot be shown to be no worse."""
+def _bounds_of_worse(directions: list[_Direction]) -> tuple[float, float, list[_Direction]]:
+    """Bounds on the worse direction, and the directions that may be it.
+
+    On the one expected to be worse, and on the other if it cannot be shown to be no worse.
+    """
     bounds = directions[0].bounds()
-    lower, upper = bounds.lower, bounds.upper
+    lower, upper, possible = bounds.lower, bounds.upper, directions[:1]
     for other in directions[1:]:
         other_upper = other.upper_below(upper)
         if other_upper > upper:
             found = other.bounds()
             lower, upper = max(lower, found.lower), max(upper, min(found.upper, other_upper))
-    return lower, upper
+        if other_upper >= lower:
+            possible.append(other)
+    return lower, upper, possible
 
 
 def _middle(lower: float, upper: float) -> float | None:
