@@ -1,10 +1,10 @@
 """Exact ε and δ of compositions in mpmath, from the definitions alone: nothing of dpcalc is imported.
 
-    python tests/accounting/oracle.py > tests/accounting/exact.json
+    python tests/accounting/oracle.py
 
-computes every case of CASES, twice where it is a contour integral (two contours, two grids), and writes the table, in
-about a quarter of an hour; with numbers of cases as arguments, only those.
-A case is a list of parts, each a kind, its parameters and a count, and a question: ε at δ, or δ at ε.
+computes `exact` for every row of exact.json again, in about a quarter of an hour, and contour integrals twice, on two
+contours and two grids that have to agree; with numbers of rows as arguments, only those. A row is a list of parts, each
+a kind, its parameters and a count, and a question: ε at δ, or δ at ε.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ import itertools
 import json
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 from mpmath import mp, mpc, mpf
 
 mp.dps = 50
+
+TABLE = Path(__file__).with_name("exact.json")
 
 _BITS = 220  # of the fixed-point sums: 66 digits below the largest term
 _AGREE = mpf(10) ** -20
@@ -418,135 +421,27 @@ def exact(parts, question):
     return method, max(value, one_direction(parts, question, "add")[1])
 
 
-def poisson(sigma, q, count):
-    return [(("poisson", sigma, q), count)]
-
-
-def gaussian(sigma, count):
-    return [(("gaussian", sigma), count)]
-
-
-def laplace(scale, count):
-    return [(("laplace", scale), count)]
-
-
-def randomized_response(epsilon, count):
-    return [(("randomized-response", epsilon), count)]
-
-
 STARTS = {  # c and ε for by_contour
     (("poisson", 1.0, 1e-7), 10**8): (8, "0.0067"),
     (("poisson", 0.5, 1e-6), 10**8): (3, "1.447"),
 }
 
-CASES = [
-    # Published: the three of the benchmark, and the mixed list.
-    (poisson(1.1, 256 / 60000, 14063), {"delta": 1e-5}),
-    (poisson(1.1, 256 / 60000, 14063), {"epsilon": 2.5}),
-    (poisson(0.8, 0.001, 10**6), {"delta": 1e-8}),
-    (poisson(0.5, 0.01, 10_000), {"delta": 1e-6}),
-    (laplace(20, 100) + poisson(0.9, 0.005, 2000) + gaussian(20, 10), {"delta": 1e-6}),
-    # The same at the smallest and largest δ, and small and large ε.
-    (poisson(1.1, 256 / 60000, 14063), {"delta": 1e-60}),
-    (poisson(1.1, 256 / 60000, 14063), {"delta": 0.1}),
-    (poisson(1.1, 256 / 60000, 14063), {"epsilon": 0.0}),
-    (poisson(1.1, 256 / 60000, 14063), {"epsilon": 1e-6}),
-    (poisson(0.5, 0.01, 10_000), {"delta": 1e-60}),
-    (poisson(0.5, 0.01, 10_000), {"delta": 0.3}),
-    (poisson(0.5, 0.01, 10_000), {"epsilon": 200.0}),
-    (laplace(20, 100) + poisson(0.9, 0.005, 2000) + gaussian(20, 10), {"delta": 1e-60}),
-    # Much noise, many steps.
-    (poisson(1e5, 1e-7, 10**8), {"delta": 1e-10}),
-    (poisson(1e5, 0.01, 10**8), {"delta": 1e-5}),
-    (poisson(1e5, 0.01, 10**8), {"delta": 1e-60}),
-    (poisson(1e5, 0.5, 10**8), {"delta": 1e-6}),
-    (poisson(1e5, 0.5, 10**8), {"epsilon": 1e-6}),
-    (poisson(100.0, 1e-3, 10**8), {"delta": 1e-12}),
-    (poisson(10.0, 1e-5, 10**8), {"delta": 1e-9}),
-    (poisson(10.0, 0.99, 1000), {"delta": 1e-30}),
-    (poisson(2.0, 0.9, 30), {"delta": 0.3}),
-    (poisson(20.0, 0.5, 10**6), {"epsilon": 1000.0}),
-    (poisson(4.0, 0.01, 10**7), {"delta": 1e-5}),
-    # Rare and large losses.
-    (poisson(1.0, 1e-7, 10**8), {"delta": 1e-10}),
-    (poisson(0.5, 1e-6, 10**8), {"delta": 1e-9}),
-    (poisson(0.3, 1e-4, 10**6), {"delta": 1e-9}),
-    (poisson(0.3, 1e-4, 100), {"delta": 1e-9}),
-    (poisson(0.2, 1e-4, 1000), {"delta": 1e-6}),
-    (poisson(0.2, 1e-4, 1000), {"epsilon": 10.0}),
-    (poisson(0.1, 1e-4, 10_000), {"delta": 1e-8}),
-    (poisson(0.1, 1e-7, 1000), {"delta": 1e-5}),
-    (poisson(0.1, 1e-7, 1000), {"delta": 1e-30}),
-    (poisson(0.1, 0.01, 10_000), {"delta": 1e-9}),
-    (poisson(0.5, 1e-4, 10_000), {"delta": 1e-60}),
-    (poisson(0.1, 1e-4, 10_000), {"epsilon": 1000.0}),
-    # Two and three steps.
-    (poisson(1.0, 0.1, 2), {"delta": 1e-6}),
-    (poisson(0.5, 1e-4, 2), {"delta": 1e-10}),
-    (poisson(2.0, 0.5, 3), {"epsilon": 0.1}),
-    (poisson(1.0, 0.01, 3), {"epsilon": 20.0}),
-    # One step.
-    (poisson(0.1, 1e-7, 1), {"delta": 1e-8}),
-    (poisson(0.1, 1e-7, 1), {"delta": 1e-60}),
-    (poisson(0.1, 0.5, 1), {"delta": 0.3}),
-    (poisson(0.3, 1e-4, 1), {"delta": 1e-6}),
-    (poisson(1.0, 1e-7, 1), {"delta": 1e-9}),
-    (poisson(1.0, 1e-7, 1), {"epsilon": 1e-6}),
-    (poisson(1.0, 0.5, 1), {"delta": 1e-60}),
-    (poisson(1.0, 0.99, 1), {"delta": 0.3}),
-    (poisson(1.0, 0.01, 1), {"epsilon": 0.0}),
-    (poisson(0.1, 0.01, 1), {"epsilon": 30.0}),
-    (poisson(1e5, 0.5, 1), {"delta": 1e-7}),
-    (poisson(1e5, 1e-7, 1), {"epsilon": 1e-14}),
-    # No sampling: rate one, and plain Gaussians.
-    (poisson(1e5, 1.0, 10**8), {"delta": 1e-6}),
-    (poisson(0.1, 1.0, 3), {"delta": 1e-60}),
-    (gaussian(0.1, 1), {"delta": 0.3}),
-    (gaussian(0.1, 1), {"delta": 1e-60}),
-    (gaussian(0.1, 10), {"epsilon": 1000.0}),
-    (gaussian(1.0, 10**8), {"delta": 1e-60}),
-    (gaussian(1e5, 1), {"delta": 1e-6}),
-    (gaussian(1e5, 1), {"delta": 1e-60}),
-    (gaussian(1e5, 1), {"epsilon": 1e-6}),
-    (gaussian(1e5, 10**8), {"delta": 0.3}),
-    (gaussian(1e5, 10**8), {"delta": 0.01}),
-    (gaussian(1e5, 10**8), {"delta": 1e-60}),
-    (gaussian(1.0, 1) + gaussian(1e5, 10**8), {"delta": 1e-60}),
-    # Pure mechanisms.
-    (randomized_response(1e-4, 10**8), {"delta": 1e-6}),
-    (randomized_response(1e-4, 10**8), {"delta": 1e-60}),
-    (randomized_response(1e-6, 10**8), {"delta": 1e-5}),
-    (randomized_response(0.1, 10_000), {"epsilon": 100.0}),
-    (randomized_response(0.1, 1), {"delta": 0.3}),
-    (randomized_response(3.0, 20), {"delta": 1e-60}),
-    (randomized_response(100.0, 1), {"delta": 0.3}),
-    (laplace(1e5, 1), {"delta": 1e-6}),
-    (laplace(0.1, 1), {"delta": 0.3}),
-    (laplace(0.1, 1), {"delta": 1e-60}),
-    (laplace(1.0, 8), {"delta": 1e-10}),
-    (laplace(1e-2, 5), {"epsilon": 495.0}),
-    (laplace(1e4, 10**8), {"delta": 1e-6}),
-    (laplace(20.0, 10_000), {"delta": 1e-60}),
-    # Single rare steps and huge pure losses, where grids have it hard.
-    (poisson(0.6, 4e-6, 1), {"epsilon": 1.35}),
-    (poisson(0.35, 1.5e-6, 1), {"epsilon": 48.0}),
-    (poisson(2.0, 2e-7, 1), {"delta": 1e-59}),
-    (poisson(230.0, 1.5e-7, 1), {"delta": 1e-52}),
-    (randomized_response(18.0, 807), {"delta": 1e-7}),
-    (randomized_response(1e-6, 1), {"epsilon": 0.0}),
-]
+
+def asked(row):
+    """The parts and the question of a row of the table."""
+    parts = [(tuple(part), count) for part, count in row["parts"]]
+    return parts, {name: row[name] for name in ("delta", "epsilon") if name in row}
 
 
 def main():
-    wanted = [int(number) for number in sys.argv[1:]] or range(len(CASES))
-    rows = []
-    for index in wanted:
-        parts, question = CASES[index]
+    rows = json.loads(TABLE.read_text(encoding="utf-8"))
+    for index in [int(number) for number in sys.argv[1:]] or range(len(rows)):
         started = time.time()
-        method, value = exact(parts, question)
-        sys.stderr.write(f"{index} {parts} {question} {method} {mp.nstr(value, 25)} {time.time() - started:.1f} s\n")
-        rows.append({"parts": parts, **question, "method": method, "exact": mp.nstr(value, 25)})
-    sys.stdout.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+        method, value = exact(*asked(rows[index]))
+        rows[index].update(method=method, exact=mp.nstr(value, 25))
+        sys.stdout.write(f"{index} {json.dumps(rows[index], ensure_ascii=False)} {time.time() - started:.1f} s\n")
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    TABLE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
