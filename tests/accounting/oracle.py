@@ -2,7 +2,7 @@
 
     python tests/accounting/oracle.py
 
-computes `exact` for every row of exact.json again, in about a quarter of an hour, and contour integrals twice, on two
+computes `exact` for every row of exact.json again (some rows take minutes), and contour integrals twice, on two
 contours and two grids that have to agree; with numbers of rows as arguments, only those. A row is a list of parts, each
 a kind, its parameters and a count, and a question: ε at δ, or δ at ε.
 """
