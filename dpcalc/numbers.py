@@ -26,6 +26,9 @@ class Range:
         return f"{left}{self.low:g}, {self.high:g}{right}"
 
 
+# An upper bound on a probability that is positive but too small for doubles.
+SMALLEST = 5e-324
+
 POSITIVE = Range(low=0, low_open=True)
 NON_NEGATIVE = Range(low=0)
 PROBABILITY = Range(low=0, high=1, low_open=True, high_open=True)

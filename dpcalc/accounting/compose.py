@@ -320,7 +320,8 @@ class _Direction:
             value = contour.epsilon(self._question.delta, saddle.epsilon)
             return max(value, 0.0) if math.isfinite(value) else None
         assert self._question.epsilon is not None
-        return math.exp(min(contour.log_delta(self._question.epsilon), 0.0))
+        log_delta = contour.log_delta(self._question.epsilon)
+        return math.exp(log_delta) if log_delta <= 0 else None
 
     def bounds(self) -> Bounds:
         """Certified bounds as close as the tolerance asks."""

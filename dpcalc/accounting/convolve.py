@@ -115,6 +115,8 @@ def compose_grids(
     above: a few pairs with far tails can weigh more in a long list than in the look that the window comes from, and
     losses far below the step spread on the grid.
     """
+    if len(parts) == 1 and parts[0][1] == 1:
+        return _alone(parts[0][0])
     step, theta = parts[0][0].step, parts[0][0].theta
     low, high = window.low, window.high
     low_tilt, high_tilt = max(window.low_tilt, -_STEEPEST / step), min(window.high_tilt, _STEEPEST / step)
@@ -145,8 +147,7 @@ def compose_grids(
         spectrum.multiply(transforms, np.array([float(count) for _, count in chunk]))
         done += together
     for grid, count in parts:
-        losses = grid.losses
-        log_slack += count * 4 * _UNIT * (8 + abs(grid.log_scale) + abs(theta) * float(grid.masses @ np.abs(losses)))
+        log_slack += count * _log_slack(grid)
         log_finite += count * float(np.log1p(-min(grid.infinite, 1 - 1e-16)))
     masses, error = spectrum.inverse(start)
     top = step * (start + length)
@@ -160,6 +161,20 @@ def compose_grids(
         float(np.exp(min(log_scale + log_slack + log_above - theta * top, 0.0))),
         log_slack,
     )
+
+
+def _alone(grid: Grid) -> Composed:
+    """A single run: the grid as it is, and no transform whose noise would hide far tails."""
+    points = _points(grid)
+    masses = np.zeros(int(points[-1] - points[0]) + 1)
+    masses[points - points[0]] = grid.masses
+    whole = replace(grid, start=int(points[0]), masses=masses, knots=None)
+    return Composed(whole, error=0.0, below=0.0, above=0.0, beyond=0.0, log_slack=_log_slack(grid))
+
+
+def _log_slack(grid: Grid) -> float:
+    """Rounding error of the logs of tilted masses."""
+    return 4 * _UNIT * (8 + abs(grid.log_scale) + abs(grid.theta) * float(grid.masses @ np.abs(grid.losses)))
 
 
 class _Spectrum:

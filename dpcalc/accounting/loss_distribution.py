@@ -10,7 +10,7 @@ coarse grid by the same chords, the blocks among themselves and with everything 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -41,12 +41,14 @@ from dpcalc.accounting.plan import LOG_OUTSIDE, MOST_POINTS, Plan, make_plan
 from dpcalc.mechanisms.base import Pair
 from dpcalc.mechanisms.pairs import LARGEST_LOSS
 from dpcalc.mechanisms.stacked import Stack, stacks
+from dpcalc.numbers import SMALLEST
 
 Parts = Sequence[tuple[Pair, int]]
 Side = Literal["upper", "lower"]
 
-_SPARE = 1e-6  # share of δ given away to truncation
-_MORE_SPARE = (0.02, 0.3)  # and where that may serve
+_SPARE = 1e-6  # share of δ given away to truncation,
+_SHARES = (_SPARE, 0.02, 0.3)  # and more where that may serve
+_LEAST_LOG_DELTA, _MOST_ROUNDS = -650.0, 6
 _HALVINGS = 6  # of a range that holds the end of a pair's grid
 _WIDEST = 4 * MOST_POINTS  # a block's window, in steps
 _LOG_BLOCK = -32.0  # log of the tilted probability left outside the window of a block
@@ -137,33 +139,64 @@ class LossDistribution:
             self._cuts[delta, share] = Cut(pilot, saddle, log_spare)
         return self._cuts[delta, share]
 
-    def cut_for_epsilon(self, epsilon: float) -> Cut:
-        """What matters for δ at this ε, and its saddle point."""
-        rough = self.pilot.saddle_for_epsilon(epsilon)
-        pilot, _, log_spare = self.cut_for_delta(float(np.exp(np.clip(rough.log_delta, -650.0, 0.0))))
-        return Cut(pilot, pilot.saddle_for_epsilon(epsilon), log_spare)
+    def cut_for_epsilon(self, epsilon: float, share: float = _SPARE) -> Cut:
+        """What matters for δ at this ε, and its saddle point: δ tells what matters, and what matters tells δ."""
+        log_delta = np.clip(self.pilot.saddle_for_epsilon(epsilon).log_delta, _LEAST_LOG_DELTA, 0.0)
+        for _ in range(_MOST_ROUNDS):
+            log_spare = float(log_delta + np.log(share))
+            pilot = self.pilot.cut(log_spare - float(np.log(self.steps)))
+            saddle, before = pilot.saddle_for_epsilon(epsilon), log_delta
+            log_delta = np.clip(saddle.log_delta, _LEAST_LOG_DELTA, 0.0)
+            if abs(log_delta - before) < 1:
+                break
+        return Cut(pilot, saddle, log_spare)
 
     def epsilon(self, delta: float, tolerance: float, *, only_upper: bool = False) -> Bounds:
-        """Bounds on ε(δ) whose relative gap is `tolerance` where possible; `only_upper` leaves the lower at 0.
+        """Bounds on ε(δ) whose relative gap is `tolerance` where possible; `only_upper` leaves the lower at 0."""
+        return self._best(
+            (self.cut_for_delta(delta, share) for share in _SHARES),
+            lambda curve: curve.epsilon(delta),
+            lambda saddle: tolerance * max(saddle.epsilon, 0.0),
+            Bounds(0.0, self.largest_loss),
+            tolerance,
+            only_upper=only_upper,
+        )
+
+    def delta(self, epsilon: float, tolerance: float, *, only_upper: bool = False) -> Bounds:
+        """Bounds on δ(ε), the upper one positive unless no loss can exceed ε."""
+        if epsilon >= self.largest_loss and all(_ends_abruptly(pair) for pair, _ in self.upper):
+            return Bounds(0.0, 0.0)
+        found = self._best(
+            (self.cut_for_epsilon(epsilon, share) for share in _SHARES),
+            lambda curve: curve.delta(epsilon),
+            lambda saddle: tolerance / max(saddle.theta, 1e-3),
+            Bounds(0.0, 1.0),
+            tolerance,
+            only_upper=only_upper,
+        )
+        return Bounds(found.lower, max(found.upper, SMALLEST))
+
+    def _best(
+        self,
+        cuts: Iterable[Cut],
+        value: Callable[[Curve], float],
+        target: Callable[[Saddle], float],
+        best: Bounds,
+        tolerance: float,
+        *,
+        only_upper: bool,
+    ) -> Bounds:
+        """The tightest bounds from some cuts.
 
         Losses so rare that all of them together have a small share of δ may outweigh everything under a tilt. Where the
         tilt tears the losses apart, into common and rare ones, more of δ is spent on leaving the rare ones out.
         """
-        best = Bounds(0.0, self.largest_loss)
-        for share in (_SPARE, *_MORE_SPARE):
-            cut = self.cut_for_delta(delta, share)
-            target = tolerance * max(cut.saddle.epsilon, 0.0)
-            found = self._refine(cut, lambda curve: curve.epsilon(delta), tolerance, target, only_upper=only_upper)
+        for cut in cuts:
+            found = self._refine(cut, value, tolerance, target(cut.saddle), only_upper=only_upper)
             best = Bounds(max(best.lower, found.lower), min(best.upper, found.upper))
             if not cut.saddle.is_torn() or best.upper - best.lower <= tolerance * best.upper:
                 break
         return best
-
-    def delta(self, epsilon: float, tolerance: float, *, only_upper: bool = False) -> Bounds:
-        """Bounds on δ(ε)."""
-        cut = self.cut_for_epsilon(epsilon)
-        target = tolerance / max(cut.saddle.theta, 1e-3)
-        return self._refine(cut, lambda curve: curve.delta(epsilon), tolerance, target, only_upper=only_upper)
 
     def _refine(
         self, cut: Cut, value: Callable[[Curve], float], tolerance: float, target: float, *, only_upper: bool
@@ -296,6 +329,14 @@ class LossDistribution:
         for pair, grid in zip(stack.members, grids, strict=True):
             self._stacked[id(pair), side, step] = grid
         return self._stacked.pop((id(wanted), side, step))
+
+
+def _ends_abruptly(pair: Pair) -> bool:
+    """Whether a loss has an end that it reaches, and not a tail that is only too thin for doubles."""
+    sketch = coarse_outline(pair)
+    tails = np.cumsum(sketch.masses[::-1])[::-1]
+    thin = tails[tails > 0][-1]
+    return bool(sketch.infinite == 0 and tails[-1] == 0 and thin > 1e-200)
 
 
 def _largest_loss(pair: Pair, *, low: float, high: float) -> float:

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, ndtr, ndtri
 
+from dpcalc.numbers import SMALLEST
+
 Floats = NDArray[np.float64]
 
 # Above this μ the Mills ratios at a and b differ enough to be subtracted.
@@ -74,7 +76,7 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Any:
     mus, epsilons = _as_arrays(mu, epsilon)
     positive, huge = mus > 0, ~(mus <= _MU_OVERFLOW)
     log_delta, _ = _log_profile(np.where(positive & ~huge, mus, 1.0), epsilons)
-    delta = np.minimum(np.exp(log_delta) * (1 + _DELTA_ROUNDING), 1.0)
+    delta = np.clip(np.exp(log_delta) * (1 + _DELTA_ROUNDING), np.where(np.isinf(epsilons), 0.0, SMALLEST), 1.0)
     return _like_input(np.where(huge, 1.0, np.where(positive, delta, 0.0)))
 
 

@@ -12,6 +12,8 @@ from math import log
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpcalc.numbers import SMALLEST
+
 Floats = NDArray[np.float64]
 Curve = Callable[[Floats], Floats]
 
@@ -57,7 +59,7 @@ def rdp_deltas(orders: ArrayLike, rdps: ArrayLike, epsilon: ArrayLike) -> Floats
         logs = np.stack([gap, canonne, asoodeh])
         best = np.min(np.where(np.isnan(logs), np.inf, logs), axis=0)
         best = best + _ROUNDING * (1 + (alpha - 1) * (rho + epsilon) + np.log(alpha))
-        deltas = np.minimum(np.exp(best), _total_variation(rho))
+        deltas = np.minimum(np.maximum(np.exp(best), SMALLEST), _total_variation(rho))
     return np.where(np.isfinite(rho), np.minimum(deltas, 1.0), 1.0)
 
 

@@ -66,3 +66,20 @@ def test_a_replaced_record_costs_at_least_a_removed_one_where_losses_are_huge() 
     replaced = compose([(PoissonSampled(base=base, sampling_rate=rate, adjacency="replace-one"), 238339)], delta=delta)
     removed = compose([(PoissonSampled(base=base, sampling_rate=rate), 238339)], delta=delta)
     assert replaced.epsilon >= removed.epsilon_lower > 0
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "epsilon"),
+    [
+        (Gaussian(noise_multiplier=1.0), 1000.0),
+        (PoissonSampled(base=Gaussian(noise_multiplier=57_100.0), sampling_rate=0.027), 0.866),
+    ],
+)
+def test_a_delta_too_small_for_doubles_is_not_called_zero(mechanism, epsilon) -> None:
+    assert compose([(mechanism, 1)], epsilon=epsilon).delta > 0
+    assert compose([(mechanism, 1)], epsilon=epsilon, accountant="rdp").delta > 0
+
+
+def test_delta_is_zero_where_no_loss_can_exceed_epsilon() -> None:
+    assert compose([(Exponential(epsilon=0.5), 3)], epsilon=1.51).delta == 0
+    assert compose([(Exponential(epsilon=0.5), 3)], epsilon=1.4).delta > 0
