@@ -21,6 +21,7 @@ _LOG_NEGLIGIBLE = -60.0
 _CHEAP = 4  # as many parts as are bounded at several tilts
 _LOG_POOR = -25.0
 _FEW_POINTS = 4096
+_UNDERFLOW = 1e-300  # tilted masses below this are not told from 0
 _STEEPEST = 4.0  # the steepest tilt over one step
 _NEIGHBOURS = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0])
 _MANY, _FEW, _LARGEST_TABLE, _TOGETHER = 48, 1_000, 4_000_000, 64
@@ -169,7 +170,7 @@ def _alone(grid: Grid) -> Composed:
     masses = np.zeros(int(points[-1] - points[0]) + 1)
     masses[points - points[0]] = grid.masses
     whole = replace(grid, start=int(points[0]), masses=masses, knots=None)
-    return Composed(whole, error=0.0, below=0.0, above=0.0, beyond=0.0, log_slack=_log_slack(grid))
+    return Composed(whole, error=_UNDERFLOW, below=0.0, above=0.0, beyond=0.0, log_slack=_log_slack(grid))
 
 
 def _log_slack(grid: Grid) -> float:
