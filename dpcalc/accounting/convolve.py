@@ -20,7 +20,7 @@ _UNIT = 2.0**-53
 _LOG_NEGLIGIBLE = -60.0
 _CHEAP = 4  # as many parts as are bounded at several tilts
 _LOG_POOR = -25.0
-_FEW_POINTS = 4096
+_FEW_POINTS, _MOST_POINTS = 4096, 1 << 22
 _UNDERFLOW = 1e-300  # tilted masses below this are not told from 0
 _STEEPEST = 4.0  # the steepest tilt over one step
 _NEIGHBOURS = np.array([0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0])
@@ -129,7 +129,7 @@ def compose_grids(
     high = max(high, min(needed, high + width))
     low = min(low, max((log_down - log_mass) / low_tilt, low - width))
     start = int(np.floor(low / step))
-    length = fast_length(int(np.ceil(high / step)) - start + 2)
+    length = min(fast_length(int(np.ceil(high / step)) - start + 2), _MOST_POINTS)
     noise = 6 * _UNIT * np.log2(length) + 4 * _UNIT
     few = _FewFrequencies([grid for grid, _ in parts], length) if len(parts) > _MANY else None
     if few is not None:

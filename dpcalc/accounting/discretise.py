@@ -27,7 +27,7 @@ Indices = NDArray[np.int64]
 _MASS_TOLERANCE = 1e-9
 _TINY = 1e-290  # below this, doubles lose their digits
 _ROUNDED = 4e-15  # rounding error of a log of a ratio of masses near one
-NEARLY = 1e-9  # a loss is rounded up by at most so much of a step
+NEARLY = 1e-9  # an atom is rounded up by at most so much of a step
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,11 @@ def lumped(pair: Pair, half: float) -> Lumped | None:
     return Lumped(pair, half, offset) if abs(offset) < half / 2 else None
 
 
-def cells_of_pair(pair: Masses, *, step: float, knots: Indices) -> Cells:
-    """The cells of a pair between the grid points `knots`, untilted."""
+def cells_of_pair(pair: Masses, *, step: float, knots: Indices, snap: bool = False) -> Cells:
+    """The cells of a pair between the grid points `knots`, untilted.
+
+    With `snap`, an atom that rounding has put right below an edge goes on it: losses rise by NEARLY steps at most.
+    """
     edges = (step * knots).astype(np.float64)
     a, b = pair.masses(edges)
     if not np.all(np.abs(a.sum(axis=-1) - 1) < _MASS_TOLERANCE):
@@ -170,16 +173,17 @@ def cells_of_pair(pair: Masses, *, step: float, knots: Indices) -> Cells:
     mass, q_mass = a[..., 1:-1], b[..., 1:-1]
     t = np.exp(np.minimum(edges[:-1], 690.0))
     spread = np.where(edges[:-1] < 690.0, q_mass * t, 0.0)
-    shrink = np.exp(-np.diff(edges))
     unit = -np.expm1(-np.diff(edges))
     known = q_mass > _TINY
     lifted = np.where(known, np.clip((mass - spread) / unit, 0.0, mass), mass)
     doubt = np.minimum((_rounding(a)[..., 1:-1] + _rounding(b)[..., 1:-1] * t) / unit, mass)
     doubt = np.where(known, doubt, mass)
-    # An atom that rounding has put right below an edge belongs on it.
-    below_edge = known & (mass > 0) & (mass - lifted + doubt <= NEARLY * mass)
-    lifted, doubt = np.where(below_edge, mass, lifted), np.where(below_edge, 0.0, doubt)
-    spread = np.where(below_edge, lifted * shrink, spread)
+    if snap:
+        widths = np.diff(edges)
+        short = (mass - lifted + doubt) * np.expm1(np.minimum(widths, 690.0))  # e^rise - 1, times the mass
+        below_edge = known & (mass > 0) & (short <= NEARLY * step * mass)
+        lifted, doubt = np.where(below_edge, mass, lifted), np.where(below_edge, 0.0, doubt)
+        spread = np.where(below_edge, lifted * np.exp(-widths), spread)
     return Cells(mass, spread, lifted, doubt, a[..., 0], a[..., -1])
 
 
@@ -227,8 +231,10 @@ def cells_of_grid(grid: Grid, *, factor: int, lump: Lump | None = None) -> tuple
         masses[lump.first : lump.last] = 0.0
         origin = math.ceil(lump.at / grid.step)
         start, lag = start - origin, origin - lump.at / grid.step
-    first = start // factor
-    count = -(-(start + len(masses)) // factor) - first
+    first, end = start // factor, start + len(masses)
+    if lump is not None:
+        end = max(end, 1)  # the lump has a cell of its own, be it the last point
+    count = -(-end // factor) - first
     padded = np.zeros(count * factor)
     offset = start - first * factor
     padded[offset : offset + len(masses)] = masses

@@ -267,7 +267,7 @@ class LossDistribution:
         key = (id(pair), step, knots.tobytes())
         if key in self._cells:
             return self._cells.pop(key)
-        cells = cells_of_pair(pair, step=step, knots=knots)
+        cells = cells_of_pair(pair, step=step, knots=knots, snap=pair.has_atoms())
         self._kept += cells.mass.size
         if self._kept > _MOST_KEPT:
             self._cells, self._kept = {}, 0
@@ -334,9 +334,12 @@ class LossDistribution:
 def _ends_abruptly(pair: Pair) -> bool:
     """Whether a loss has an end that it reaches, and not a tail that is only too thin for doubles."""
     sketch = coarse_outline(pair)
-    tails = np.cumsum(sketch.masses[::-1])[::-1]
-    thin = tails[tails > 0][-1]
-    return bool(sketch.infinite == 0 and tails[-1] == 0 and thin > 1e-200)
+    empty = np.flatnonzero(np.cumsum(sketch.masses[::-1])[::-1] + sketch.infinite == 0)
+    high = float(sketch.edges[empty[0] - 1]) if empty.size else 0.0
+    if high <= 0:
+        return False
+    end = _largest_loss(pair, low=0.7 * high, high=high)
+    return bool(pair.masses(np.array([end * (1 - 1e-6)]))[0][-1] > 1e-200)
 
 
 def _largest_loss(pair: Pair, *, low: float, high: float) -> float:

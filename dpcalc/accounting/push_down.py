@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from dpcalc.mechanisms.base import Floats
 
 _MOST_REMOVED = 10_000
+_ROUNDING = 4e-15  # of the terms that a mass is the difference of
 
 
 def push_down(mass: Floats, spread: Floats, lifted: Floats, doubt: Floats, *, edges: Floats, theta: float) -> Floats:
@@ -59,7 +60,9 @@ def _push(
     on_right, on_left = down >= cap_right * (1 - 1e-12), down >= cap_left * (1 - 1e-12)
     on_asymptote = (on_right[..., :-1] & on_right[..., 1:]) | (on_left[..., :-1] & on_left[..., 1:])
     bad = (short > 1e-9 * gap) & ~on_asymptote
-    lowered = chords - _second_difference(down, widths, rise)
+    change, rounded = _second_difference(down, widths, rise)
+    lowered = chords - change
+    lowered = np.where(lowered > 0, np.maximum(lowered - _ROUNDING * (chords + rounded), 0.0), lowered)
     rows = [_minorant(row, edges, theta) for row in np.atleast_2d(lowered)]
     return np.reshape(rows, lowered.shape), bad
 
@@ -108,14 +111,17 @@ def _sum_beyond(x: Floats, edges: Floats, rate: float) -> Floats:
     return result
 
 
-def _second_difference(down: Floats, widths: Floats, rise: Floats) -> Floats:
-    """What lowering H by `down` at the edges takes from the mass of each; nothing beyond the ends, where it is 0."""
-    after, before = np.zeros(down.shape), np.zeros(down.shape)
-    after[..., :-1] = (down[..., 1:] / rise - down[..., :-1]) / np.expm1(widths)
-    after[..., -1] = -down[..., -1] / np.expm1(widths[-1])
-    before[..., 1:] = (down[..., 1:] - down[..., :-1] * rise) / -np.expm1(-widths)
-    before[..., 0] = down[..., 0] / -np.expm1(-widths[0])
-    return after - before
+def _second_difference(down: Floats, widths: Floats, rise: Floats) -> tuple[Floats, Floats]:
+    """What lowering H by `down` at the edges takes from the mass of each, and the sum of its terms' sizes."""
+    right, left = np.zeros(down.shape), np.zeros(down.shape)
+    right[..., :-1] = down[..., 1:] / rise / np.expm1(widths)
+    left[..., 1:] = down[..., :-1] * rise / -np.expm1(-widths)
+    here = np.zeros(down.shape)
+    here[..., :-1] = down[..., :-1] / np.expm1(widths)
+    here[..., -1] = down[..., -1] / np.expm1(widths[-1])
+    here[..., 1:] += down[..., 1:] / -np.expm1(-widths)
+    here[..., 0] += down[..., 0] / -np.expm1(-widths[0])
+    return right + left - here, right + left + here
 
 
 def _minorant(masses: Floats, edges: Floats, theta: float) -> Floats:

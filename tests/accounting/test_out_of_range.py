@@ -12,6 +12,7 @@ from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import PoissonSampled
 
 
@@ -83,3 +84,34 @@ def test_a_delta_too_small_for_doubles_is_not_called_zero(mechanism, epsilon) ->
 def test_delta_is_zero_where_no_loss_can_exceed_epsilon() -> None:
     assert compose([(Exponential(epsilon=0.5), 3)], epsilon=1.51).delta == 0
     assert compose([(Exponential(epsilon=0.5), 3)], epsilon=1.4).delta > 0
+
+
+@pytest.mark.parametrize(
+    ("runs", "exact"), [(10**9, 40.7996), (10**10, 113.2569), (10**11, 493.813)], ids=lambda value: f"{value:g}"
+)
+def test_rare_jumps_keep_the_drift_of_all_other_runs(runs, exact) -> None:
+    """Compound Poisson: jumps of a σ = .1 Gaussian at rate q on a drift of -q; exact by a fine transform of that."""
+    mechanism = PoissonSampled(base=Gaussian(noise_multiplier=0.1), sampling_rate=1e-10)
+    guarantee = compose([(mechanism, runs)], delta=1e-2, tolerance=1e-2)
+    assert guarantee.epsilon_lower <= exact * (1 + 1e-6)
+    assert guarantee.epsilon >= exact * (1 - 1e-6)
+    assert guarantee.epsilon - guarantee.epsilon_lower <= 1e-2 * exact
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "largest", "delta", "tolerance"),
+    [
+        (RandomizedResponse(epsilon=0.6346742375551122), 0.6346742375551122, 1.84e-58, 0.07),
+        (Laplace(scale=1.2775753014546027), 1 / 1.2775753014546027, 1.23e-48, 0.167),
+        (RandomizedResponse(epsilon=1.0), 1.0, 1e-30, 1e-4),
+    ],
+)
+def test_no_lower_bound_exceeds_the_largest_loss(mechanism, largest, delta, tolerance) -> None:
+    guarantee = compose([(mechanism, 1)], delta=delta, tolerance=tolerance)
+    assert guarantee.epsilon_lower <= largest <= guarantee.epsilon * (1 + 1e-15)
+
+
+def test_a_bulk_at_the_end_of_a_block_is_lumped_too() -> None:
+    guarantee = compose([(RandomizedResponse(epsilon=5.562590039710395), 100)], delta=4.75e-44, tolerance=1.3e-4)
+    assert guarantee.epsilon_lower <= 100 * 5.562590039710395 <= guarantee.epsilon
+    assert guarantee.epsilon - guarantee.epsilon_lower <= 1e-3 * guarantee.epsilon
