@@ -214,10 +214,10 @@ def lump_of_grid(grid: Grid, half: float) -> Lump | None:
     if reach == 0 or p < 0.5 * float(weights.sum()):
         return None
     distances = grid.step * np.arange(first - mode, last - mode)
-    offset = math.log(p / float(weights[first:last] @ np.exp(-distances)))
-    return Lump(
-        first, last, grid.step * (grid.start + mode) + offset, grid.masses[mode] * p * math.exp(grid.theta * offset)
-    )
+    # Lower than the sums say by more than their rounding error.
+    offset = math.log(p / float(weights[first:last] @ np.exp(-distances))) - (last - first) * _ROUNDED
+    at = grid.step * (grid.start + mode) + offset
+    return Lump(first, last, at, float(grid.masses[mode]) * p * math.exp(grid.theta * offset))
 
 
 def cells_of_grid(grid: Grid, *, factor: int, lump: Lump | None = None) -> tuple[Cells, int]:
