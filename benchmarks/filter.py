@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from dpcalc.adaptive.logs import csv_table
-from dpcalc.adaptive.request import Request, carry_out
+from dpcalc.filters.logs import csv_table
+from dpcalc.filters.request import Request, carry_out
 
 SPOT_CHECKS = 20
 
@@ -58,7 +58,7 @@ def dense(folder: Path) -> None:
         ratio = timed(lambda request=request: carry_out(request, str(path))) / timed(bare)
         verdict(f"time against a bare NumPy pass, {label}", ratio, 3)
     program = (
-        "import resource, sys; from dpcalc.adaptive.request import *\n"
+        "import resource, sys; from dpcalc.filters.request import *\n"
         "carry_out(Request(kind='gdp', sigma=1.0, norm_budget=600.0), sys.argv[1])\n"
         "print(open('/proc/self/status').read() if sys.platform == 'linux' else '')"
     )
@@ -95,7 +95,7 @@ def csv(folder: Path) -> None:
 def individual(folder: Path) -> None:
     """Individual ε by PLD: 1,000 individuals × 10,000 steps, σ = 2, q = .005, δ = 1e-5."""
     from dpcalc.accounting.compose import compose
-    from dpcalc.adaptive.individual import epsilons
+    from dpcalc.filters.individual import epsilons
     from dpcalc.mechanisms.gaussian import Gaussian
     from dpcalc.mechanisms.sampled import PoissonSampled
 

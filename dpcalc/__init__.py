@@ -21,8 +21,6 @@ from dpcalc.version import __version__
 if TYPE_CHECKING:
     from dpcalc.accounting.calibrate import calibrate
     from dpcalc.accounting.compose import compose
-    from dpcalc.adaptive.filters import GlobalFilter, IndividualFilter
-    from dpcalc.adaptive.rules import dp_rule, gdp_rule, rdp_rule
     from dpcalc.conversions import (
         gdp_delta,
         gdp_epsilon,
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
         zcdp_rho,
     )
     from dpcalc.conversions.implied import convert
+    from dpcalc.filters.filters import GlobalFilter, IndividualFilter
+    from dpcalc.filters.rules import dp_rule, gdp_rule, rdp_rule
     from dpcalc.guarantee import Guarantee
     from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
     from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "dpcalc.accounting.calibrate": ("calibrate",),
     "dpcalc.accounting.compose": ("compose",),
-    "dpcalc.adaptive.filters": ("GlobalFilter", "IndividualFilter"),
-    "dpcalc.adaptive.rules": ("dp_rule", "gdp_rule", "rdp_rule"),
+    "dpcalc.filters.filters": ("GlobalFilter", "IndividualFilter"),
+    "dpcalc.filters.rules": ("dp_rule", "gdp_rule", "rdp_rule"),
     "dpcalc.conversions": (
         "gdp_delta",
         "gdp_epsilon",

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcalc import conversions
+from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
 from dpcalc.guarantee import MuKind
-
-Floats = NDArray[np.float64]
 
 
 class Notion(ABC):

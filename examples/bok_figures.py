@@ -14,9 +14,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from dpcalc.conversions import gdp_epsilon, gdp_tradeoff, zcdp_epsilon
-from dpcalc.hidden_state import cyclic, gradient_descent
-from dpcalc.hidden_state.setting import Setting
-from dpcalc.hidden_state.stochastic import central_limit_mu
+from dpcalc.last_iterate import cyclic, gradient_descent
+from dpcalc.last_iterate.setting import Setting
+from dpcalc.last_iterate.stochastic import central_limit_mu
 
 ERRORS = np.linspace(1e-6, 1 - 1e-6, 400)
 

@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 from dpcalc.conversions import gdp_epsilon, zcdp_epsilon
-from dpcalc.hidden_state import cyclic, gradient_descent
-from dpcalc.hidden_state.analysis import Analysis, analyse
-from dpcalc.hidden_state.request import Request
-from dpcalc.hidden_state.setting import Setting
+from dpcalc.last_iterate import cyclic, gradient_descent
+from dpcalc.last_iterate.analysis import Analysis, analyse
+from dpcalc.last_iterate.request import Request
+from dpcalc.last_iterate.setting import Setting
 
 console = Console(width=170, highlight=False)
 differences = 0

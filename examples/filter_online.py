@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcalc.adaptive.filters import IndividualFilter
-from dpcalc.adaptive.rules import gdp_rule
 from dpcalc.conversions import gdp_epsilon
+from dpcalc.filters.filters import IndividualFilter
+from dpcalc.filters.rules import gdp_rule
 
 PEOPLE, CLIP, SIGMA, BUDGET, RATE = 2000, 1.0, 12.0, 1.0, 0.5
 

@@ -16,8 +16,8 @@ from itertools import pairwise
 import numpy as np
 
 from dpcalc import conversions
-from dpcalc.adaptive.individual_loss import LossMoments, individual_epsilons
-from dpcalc.adaptive.subsampled import SubsampledRenyi
+from dpcalc.filters.individual_loss import LossMoments, individual_epsilons
+from dpcalc.filters.subsampled import SubsampledRenyi
 from dpcalc.training.data import Dataset, load
 from dpcalc.training.loop import Trainer
 from dpcalc.training.privacy import account

@@ -19,8 +19,9 @@ from dpcalc.accounting.renyi import composed_rdp, composed_rho, rdp_upper_delta,
 from dpcalc.conversions import gdp_delta, gdp_epsilon
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee, MuKind, Status, common_adjacency
-from dpcalc.mechanisms.base import Mechanism, Pair
+from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_whole
+from dpcalc.pairs.base import Pair
 
 Accountant = Literal["auto", "gdp", "rdp", "pld", "clt"]
 Parts = Sequence[tuple[Mechanism, int]]

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcalc.mechanisms.base import Complexes, Pair
+from dpcalc.arrays import Complexes
+from dpcalc.pairs.base import Pair
 
 Parts = Sequence[tuple[Pair, int]]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpcalc.accounting.discretise import Grid, Indices, even_knots
+from dpcalc.accounting.discretise import Grid, even_knots
 from dpcalc.accounting.pilot import Window
-from dpcalc.mechanisms.base import Complexes, Floats
+from dpcalc.arrays import Complexes, Floats, Indices
 
 _UNIT = 2.0**-53
 _LOG_NEGLIGIBLE = -60.0

@@ -16,13 +16,11 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcalc.accounting.push_down import push_down
+from dpcalc.arrays import Floats, Indices
 from dpcalc.errors import CertificationError
-from dpcalc.mechanisms.base import Floats, Pair
-
-Indices = NDArray[np.int64]
+from dpcalc.pairs.base import Pair
 
 _MASS_TOLERANCE = 1e-9
 _TINY = 1e-290  # below this, doubles lose their digits

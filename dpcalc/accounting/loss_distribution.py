@@ -23,7 +23,6 @@ from dpcalc.accounting.discretise import (
     NEARLY,
     Cells,
     Grid,
-    Indices,
     Lump,
     cells_of_grid,
     cells_of_pair,
@@ -38,10 +37,11 @@ from dpcalc.accounting.discretise import (
 )
 from dpcalc.accounting.pilot import Outline, Pilot, Saddle, Window, coarse_outline, common_outline
 from dpcalc.accounting.plan import LOG_OUTSIDE, MOST_POINTS, Plan, make_plan
-from dpcalc.mechanisms.base import Pair
-from dpcalc.mechanisms.pairs import LARGEST_LOSS
-from dpcalc.mechanisms.stacked import Stack, stacks
+from dpcalc.arrays import Indices
 from dpcalc.numbers import SMALLEST
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.points import LARGEST_LOSS
+from dpcalc.pairs.stacked import Stack, stacks
 
 Parts = Sequence[tuple[Pair, int]]
 Side = Literal["upper", "lower"]

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcalc.mechanisms.base import Floats, Pair
+from dpcalc.arrays import Floats
+from dpcalc.pairs.base import Pair
 
 _MAGNITUDES = 10.0 ** np.arange(-15.0, 7.0, 0.12)
 _COARSE = np.concatenate((-_MAGNITUDES[::-1], [0.0], _MAGNITUDES))

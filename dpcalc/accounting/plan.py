@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc.accounting.pilot import Pilot, Saddle
-from dpcalc.mechanisms.base import Pair
+from dpcalc.pairs.base import Pair
 
 MOST_POINTS = 1 << 19
 _FEW_POINTS = 1 << 12  # below this a second stage saves nothing

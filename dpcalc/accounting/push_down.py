@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcalc.mechanisms.base import Floats
+from dpcalc.arrays import Floats
 
 _MOST_REMOVED = 10_000
 _ROUNDING = 4e-15  # of the terms that a mass is the difference of

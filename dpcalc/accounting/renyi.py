@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from dpcalc.arrays import Floats
 from dpcalc.conversions import rdp_curve_delta, rdp_curve_epsilon
-from dpcalc.mechanisms.base import Floats, Mechanism
+from dpcalc.mechanisms.base import Mechanism
 
 _LARGEST_ORDER = 1e5
 

@@ -13,8 +13,8 @@ from dpcalc.guarantee import Result, Section
 from dpcalc.report import rounded_up
 
 if TYPE_CHECKING:
-    from dpcalc.hidden_state.exponential_mechanism import Langevin
-    from dpcalc.hidden_state.sampling import Comparison
+    from dpcalc.last_iterate.exponential_mechanism import Langevin
+    from dpcalc.last_iterate.sampling import Comparison
 
 _TARGET = "Sampling from exp(-F)"
 _CHAIN = "By Langevin Monte Carlo (otherwise: exactly)"
@@ -64,7 +64,7 @@ def exp_mech(
 
     The textbook bound is shown next to it, with the one that wins.
     """
-    from dpcalc.hidden_state import sampling
+    from dpcalc.last_iterate import sampling
 
     if delta is None:
         raise InputError("--delta is needed: the δ at which to give ε, strictly between 0 and 1")
@@ -99,7 +99,7 @@ def exp_mech(
 
 
 def _chain(lr: float | None, smoothness: float | None, steps: int | None) -> Langevin | None:
-    from dpcalc.hidden_state.exponential_mechanism import Langevin
+    from dpcalc.last_iterate.exponential_mechanism import Langevin
 
     if lr is None and smoothness is None and steps is None:
         return None

@@ -16,8 +16,8 @@ from dpcalc.numbers import NON_NEGATIVE, RATE, RENYI_ORDER
 from dpcalc.report import rounded_up
 
 if TYPE_CHECKING:
-    from dpcalc.adaptive.run import Run
-    from dpcalc.adaptive.summary import Losses
+    from dpcalc.filters.run import Run
+    from dpcalc.filters.summary import Losses
 
 _NOISE = "Noise (for logs of norms)"
 _LIMIT = "Budget (give one)"
@@ -116,8 +116,8 @@ def filter(
     Tells whether a run with adaptive choices stayed within its budget, when it must stop, who has to be left out of
     which step, and what each person's own loss is. The guarantee is the budget, fixed beforehand, not what was spent.
     """
-    from dpcalc.adaptive import summary
-    from dpcalc.adaptive.request import Request, carry_out
+    from dpcalc.filters import summary
+    from dpcalc.filters.request import Request, carry_out
 
     request = Request(
         kind=kind.value,
@@ -149,7 +149,7 @@ def filter(
     guarantee = summary.guarantee(run.settings, epsilon=epsilon, delta=delta)
     guarantee = guarantee.with_warnings(*_warnings(run))
     if per_individual is not None:
-        from dpcalc.adaptive.table import SENSITIVE, write_table
+        from dpcalc.filters.table import SENSITIVE, write_table
 
         write_table(per_individual, summary.columns(run, losses))
         guarantee = guarantee.with_warnings(f"{per_individual} is written. {SENSITIVE}")
@@ -192,7 +192,7 @@ def _headline(run: Run) -> str:
 
 
 def _sections(run: Run, losses: Losses) -> list[Section]:
-    from dpcalc.adaptive.individual import QUANTILES, histogram, quantiles
+    from dpcalc.filters.individual import QUANTILES, histogram, quantiles
 
     if run.settings.scope == "global":
         return []

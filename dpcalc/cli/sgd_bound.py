@@ -16,8 +16,8 @@ from dpcalc.numbers import NON_NEGATIVE, POSITIVE, parse_number
 from dpcalc.report import rounded_up
 
 if TYPE_CHECKING:
-    from dpcalc.hidden_state.request import Request
-    from dpcalc.hidden_state.schedule import Schedule
+    from dpcalc.last_iterate.request import Request
+    from dpcalc.last_iterate.schedule import Schedule
 
 _RUN = "The run"
 _LOSS = "The losses"
@@ -162,7 +162,7 @@ def sgd_bound(
     X ← Π[X − η((1/b)Σ∇f + N(0, σ²I))]. σ is the noise on the average of a batch, z = bσ/L, and L is the sensitivity
     to REPLACING one record. Every bound that applies is listed with its theorem; the best is the answer.
     """
-    from dpcalc.hidden_state.request import Request
+    from dpcalc.last_iterate.request import Request
 
     _check_mode(
         sigma=sigma,
@@ -194,8 +194,8 @@ def sgd_bound(
         return _swept(request, sweep, plot)
     if target_epsilon is not None:
         return _solved(request, target_epsilon, unknown=_unknown(sigma, noise_multiplier))
-    from dpcalc.hidden_state.analysis import analyse
-    from dpcalc.hidden_state.results import single_result
+    from dpcalc.last_iterate.analysis import analyse
+    from dpcalc.last_iterate.results import single_result
 
     return single_result(analyse(request))
 
@@ -232,7 +232,7 @@ def _read_schedule(path: str) -> Schedule:
     import sys
     from pathlib import Path
 
-    from dpcalc.hidden_state.schedule import read_schedule
+    from dpcalc.last_iterate.schedule import read_schedule
 
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8-sig")
@@ -243,8 +243,8 @@ def _read_schedule(path: str) -> Schedule:
 
 def _swept(request: Request, swept: SweepText, plot: str | None) -> Result:
     from dpcalc.cli.progress import progress
-    from dpcalc.hidden_state.results import epsilon_curves, sweep_result
-    from dpcalc.hidden_state.sweep import Sweep, run_sweep
+    from dpcalc.last_iterate.results import epsilon_curves, sweep_result
+    from dpcalc.last_iterate.sweep import Sweep, run_sweep
 
     try:
         sweep = Sweep.parse(swept.text)
@@ -262,8 +262,8 @@ def _swept(request: Request, swept: SweepText, plot: str | None) -> Result:
 
 
 def _solved(request: Request, target: float, *, unknown: str) -> Result:
-    from dpcalc.hidden_state.results import single_result
-    from dpcalc.hidden_state.solve import MOST_STEPS, least_noise, longest_run
+    from dpcalc.last_iterate.results import single_result
+    from dpcalc.last_iterate.solve import MOST_STEPS, least_noise, longest_run
 
     if unknown == "steps":
         analysis = longest_run(request, target=target)

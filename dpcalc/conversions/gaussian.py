@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erfcx, ndtr, ndtri
 
+from dpcalc.arrays import Floats
 from dpcalc.numbers import SMALLEST
-
-Floats = NDArray[np.float64]
 
 # Above this μ the Mills ratios at a and b differ enough to be subtracted.
 _SMALL_MU = 0.5

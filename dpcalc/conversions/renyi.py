@@ -10,11 +10,11 @@ from collections.abc import Callable
 from math import log
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dpcalc.arrays import Floats
 from dpcalc.numbers import SMALLEST
 
-Floats = NDArray[np.float64]
 Curve = Callable[[Floats], Floats]
 
 # Rounding in the formulas themselves, relative to the largest term; added so that upper stays upper.

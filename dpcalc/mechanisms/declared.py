@@ -9,13 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpcalc.arrays import Floats
 from dpcalc.conversions import group_dp, pure_dp_mu, pure_dp_rdp, pure_dp_rho, rdp_between, rdp_deltas
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
-from dpcalc.mechanisms.base import Floats, Mechanism, Pair
-from dpcalc.mechanisms.pairs import LARGEST_LOSS, GaussianPair, PointPair, point_pair_of_profile
-from dpcalc.mechanisms.pure import pure_dp_pair
+from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_non_negative, expect_positive, expect_probability
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.points import LARGEST_LOSS, GaussianPair, PointPair, point_pair_of_profile
+from dpcalc.pairs.pure import pure_dp_pair
 
 _DECLARED = "the declared guarantee holds for adaptively chosen inputs"
 

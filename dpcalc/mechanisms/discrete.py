@@ -10,13 +10,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpcalc.arrays import Floats
 from dpcalc.conversions import pure_dp_mu, pure_dp_rdp, pure_dp_rho
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
-from dpcalc.mechanisms.base import Floats, Mechanism, Pair
-from dpcalc.mechanisms.pairs import PointPair
-from dpcalc.mechanisms.transforms import log_mgf_rdp
+from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive, expect_whole
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.points import PointPair
+from dpcalc.pairs.transforms import log_mgf_rdp
 
 # Noise further out than this many standard deviations (1e-136 of it) counts as an infinite loss.
 _REACH = 25.0

@@ -9,12 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpcalc.arrays import Complexes, Floats
 from dpcalc.conversions import pure_dp_mu, pure_dp_rdp
 from dpcalc.guarantee import Adjacency
-from dpcalc.mechanisms.base import Complexes, Floats, Mechanism, Pair
-from dpcalc.mechanisms.pairs import cells_from_tails
-from dpcalc.mechanisms.pure import pure_dp_pair
+from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.points import cells_from_tails
+from dpcalc.pairs.pure import pure_dp_pair
 
 
 @dataclass(frozen=True)

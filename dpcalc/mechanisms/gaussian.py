@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpcalc.arrays import Floats
 from dpcalc.guarantee import Adjacency
-from dpcalc.mechanisms.base import Floats, Mechanism, Pair
-from dpcalc.mechanisms.pairs import GaussianPair
+from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.points import GaussianPair
 
 
 @dataclass(frozen=True, kw_only=True)

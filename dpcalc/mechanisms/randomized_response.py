@@ -10,14 +10,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpcalc.arrays import Floats
 from dpcalc.conversions import pure_dp_mu, pure_dp_rdp, pure_dp_rho
 from dpcalc.errors import IncompatibleError, InputError
 from dpcalc.guarantee import Adjacency
-from dpcalc.mechanisms.base import Floats, Mechanism, Pair
-from dpcalc.mechanisms.pairs import PointPair
-from dpcalc.mechanisms.pure import pure_dp_pair
-from dpcalc.mechanisms.transforms import log_mgf_rdp
+from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive, expect_whole
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.points import PointPair
+from dpcalc.pairs.pure import pure_dp_pair
+from dpcalc.pairs.transforms import log_mgf_rdp
 
 
 @dataclass(frozen=True, kw_only=True)

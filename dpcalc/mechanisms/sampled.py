@@ -9,14 +9,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcalc.accounting.subsampled_gaussian import rdp as subsampled_gaussian_rdp
+from dpcalc.arrays import Floats
 from dpcalc.errors import IncompatibleError
 from dpcalc.guarantee import Adjacency
-from dpcalc.mechanisms.base import Floats, Mechanism, Pair
-from dpcalc.mechanisms.mixture import MixturePair, SymmetrisedPair, group_of_two
-from dpcalc.mechanisms.pairs import GaussianPair, ReversedPair
-from dpcalc.mechanisms.transforms import log_mgf_rdp
+from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_rate
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.mixture import MixturePair, SymmetrisedPair, group_of_two
+from dpcalc.pairs.points import GaussianPair, ReversedPair
+from dpcalc.pairs.subsampled_gaussian import rdp as subsampled_gaussian_rdp
+from dpcalc.pairs.transforms import log_mgf_rdp
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,11 @@ import math
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
 from dpcalc.training.noise import Noise
 
-Floats = NDArray[np.float64]
 ClippingName = Literal["fixed", "quantile", "online"]
 
 # Single-precision gradients are clipped this much below the clip, so that rounding cannot carry one over it.

@@ -20,7 +20,7 @@ import ssl
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from dpcalc.arrays import Floats
 
 # Draws made together: as many as stay in the processor's cache.
 _BLOCK = 16_384

@@ -8,8 +8,8 @@ from typing import Any
 
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Guarantee
-from dpcalc.hidden_state.bound import COMPOSITION
-from dpcalc.hidden_state.setting import Setting
+from dpcalc.last_iterate.bound import COMPOSITION
+from dpcalc.last_iterate.setting import Setting
 from dpcalc.training.settings import Settings
 
 CLIPPED = (
@@ -43,7 +43,7 @@ def last_iterate_bounds(
     missing = _missing(settings)
     if missing:
         return LastIterates(reasons=(f"the last-iterate bound is not given: {missing}",))
-    from dpcalc.hidden_state.evaluate import bounds_of
+    from dpcalc.last_iterate.evaluate import bounds_of
 
     try:
         setting = _setting(settings, records, steps)
@@ -93,7 +93,7 @@ def _setting(settings: Settings, records: int, steps: int | None) -> Setting:
 
 def _evaluated(setting: Setting, bound: Any, delta: float, runs: int, proved: bool) -> LastIterate:
     from dpcalc.accounting.compose import compose
-    from dpcalc.hidden_state.evaluate import evaluate, mechanisms_of
+    from dpcalc.last_iterate.evaluate import evaluate, mechanisms_of
 
     guarantee = evaluate(setting, bound, delta=delta).guarantee
     if runs > 1:

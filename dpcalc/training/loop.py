@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcalc.adaptive.filters import IndividualFilter
-from dpcalc.adaptive.rules import unlimited
+from dpcalc.arrays import Floats
 from dpcalc.errors import CertificationError, InputError
+from dpcalc.filters.filters import IndividualFilter
+from dpcalc.filters.rules import unlimited
 from dpcalc.training import checkpoint, clipping, models, optimizers
 from dpcalc.training.batches import Records
 from dpcalc.training.clipping import scale_to
@@ -21,8 +22,6 @@ from dpcalc.training.noise import Noise, SeededNoise, SystemNoise
 from dpcalc.training.privacy import filter_rule, noise_units
 from dpcalc.training.record import Log
 from dpcalc.training.settings import Settings
-
-Floats = NDArray[np.float64]
 
 # Parameters beyond this are no model any more, and single precision is about to overflow.
 _DIVERGED = 1e6

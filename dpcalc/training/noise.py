@@ -23,11 +23,9 @@ import math
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcalc.arrays import Floats
 from dpcalc.training.gaussians import renew, system_gaussians, system_uniforms
-
-Floats = NDArray[np.float64]
 
 GRID_BITS = 26
 

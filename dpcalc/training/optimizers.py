@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from dpcalc.arrays import Floats
+
 OptimizerName = Literal["sgd", "adam-wosm"]
 
 _FIRST_MOMENT = 0.9

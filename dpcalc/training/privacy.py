@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from dpcalc import conversions
-from dpcalc.adaptive.rules import Rule, gdp_rule, rdp_rule
-from dpcalc.adaptive.subsampled import SubsampledRenyi
 from dpcalc.errors import InputError
+from dpcalc.filters.rules import Rule, gdp_rule, rdp_rule
+from dpcalc.filters.subsampled import SubsampledRenyi
 from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.gaussian import Gaussian

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
 from dpcalc.training.batches import Batches
-
-Floats = NDArray[np.float64]
 
 
 class Log(Protocol):

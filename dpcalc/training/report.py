@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dpcalc.adaptive.individual import quantiles
+from dpcalc.filters.individual import quantiles
 from dpcalc.guarantee import Section
 from dpcalc.report import rounded_up
 from dpcalc.training.data import Dataset

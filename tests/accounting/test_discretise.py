@@ -21,7 +21,7 @@ from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import PoissonSampled
-from dpcalc.mechanisms.stacked import stacks
+from dpcalc.pairs.stacked import stacks
 
 
 def exact_delta(noise_multiplier, rate, epsilon, direction):

@@ -10,9 +10,9 @@ from dpcalc.accounting.loss_distribution import LossDistribution
 from dpcalc.conversions import gdp_delta, gdp_epsilon
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
-from dpcalc.mechanisms.pairs import GaussianPair
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import PoissonSampled
+from dpcalc.pairs.points import GaussianPair
 
 
 def poisson(noise_multiplier, rate):
@@ -130,7 +130,7 @@ def test_a_single_step_of_a_tiny_rate_is_bracketed(noise_multiplier):
 
 
 def test_mass_at_infinity_is_a_floor_of_delta():
-    from dpcalc.mechanisms.pure import pure_dp_pair
+    from dpcalc.pairs.pure import pure_dp_pair
 
     bounds = distribution(pure_dp_pair(0.1, 1e-4), 3)
     assert bounds.epsilon(2.9e-4, 1e-3).upper == np.inf

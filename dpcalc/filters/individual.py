@@ -1,0 +1,100 @@
+"""Each record's own loss in people's terms: its ε, quantiles over everybody, and a fitted μ under sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcalc import conversions
+from dpcalc.arrays import Floats
+from dpcalc.filters.individual_loss import LossMoments, individual_epsilons
+from dpcalc.filters.rules import Rule
+from dpcalc.filters.run import Run
+
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
+
+# Beyond this many records ε is read off a chord of its curve, which is convex in μ: above it by less than 1e-8 of it.
+_EXACTLY = 4096
+_CHORDS = 20_000
+_FITTED_DELTAS = 4
+_LARGEST_DELTA = 0.05
+
+
+@dataclass(frozen=True)
+class FittedMu:
+    """A μ-GDP curve above each record's own, for ε between `epsilon_low` and `epsilon_high` only; approximate."""
+
+    mu: Floats
+    epsilon_low: Floats
+    epsilon_high: Floats
+    delta_high: float
+    delta_low: float
+
+
+def epsilons(run: Run, delta: float) -> Floats:
+    """Every record's ε at δ: exact for Gaussian steps, an upper bound for declared ρ and ε, else approximate."""
+    if run.moments is not None:
+        return individual_epsilons(run.moments, delta)
+    return _from_curve(
+        run.filter.spent, _curve(run.settings.rule, delta), power=1.0 if run.settings.rule.squares else 0.5
+    )
+
+
+def _curve(rule: Rule, delta: float) -> Callable[[Floats], Floats]:
+    """ε as a function of what was spent."""
+    if rule.kind == "dp":
+        return lambda spent: np.array(
+            [conversions.zcdp_epsilon(s * s / 2, delta) if s else 0.0 for s in spent.tolist()]
+        )
+    if rule.squares:
+        return lambda spent: np.asarray(conversions.gdp_epsilon(spent, delta))
+    if rule.orders:
+        order = rule.orders[0]
+        return lambda rho: conversions.rdp_epsilons(np.full_like(rho, order), rho, delta)
+    return lambda rho: np.array([conversions.zcdp_epsilon(r, delta) if r else 0.0 for r in rho.tolist()])
+
+
+def _from_curve(spent: Floats, curve: Callable[[Floats], Floats], *, power: float) -> Floats:
+    unique, places = np.unique(spent, return_inverse=True)
+    if unique.size <= _EXACTLY:
+        return curve(unique)[places]
+    nodes = np.linspace(0.0, unique[-1] ** power, _CHORDS) ** (1 / power)
+    nodes[-1] = unique[-1]
+    return np.interp(spent**power, nodes**power, curve(nodes))
+
+
+def quantiles(values: Floats) -> list[float]:
+    """The quantiles 0, .25, .5, .75, .99 and 1."""
+    return [float(value) for value in np.quantile(values, QUANTILES)] if values.size else []
+
+
+def fitted_mu(moments: LossMoments, delta: float) -> FittedMu:
+    """The smallest μ whose curve is above a record's own at several δ, from the one asked for to 0.05 (Koskela §5)."""
+    deltas = np.geomspace(delta, max(delta, min(_LARGEST_DELTA, delta * 1e4)), _FITTED_DELTAS)
+    found = np.array([individual_epsilons(moments, float(at)) for at in deltas])
+    mu = np.zeros(moments.individuals)
+    for at, epsilon in zip(deltas, found, strict=True):
+        np.maximum(mu, _mu_above(epsilon, float(at)), out=mu)
+    low = np.where(found > 0, found, np.inf).min(axis=0)
+    return FittedMu(mu, np.where(np.isfinite(low), low, 0.0), found[0], float(deltas[-1]), delta)
+
+
+def _mu_above(epsilon: Floats, delta: float) -> Floats:
+    """μ with ε(μ, δ) = ε, from a table, rounded up."""
+    top = 0.1
+    while conversions.gdp_epsilon(top, delta) < epsilon.max(initial=0.0):
+        top *= 2
+    nodes = np.linspace(0.0, top, 8192)
+    table = np.asarray(conversions.gdp_epsilon(nodes, delta))
+    above = nodes[np.minimum(np.searchsorted(table, epsilon, side="left"), nodes.size - 1)]
+    return np.where(epsilon > 0, above, 0.0)
+
+
+def histogram(values: Floats, bins: int = 12) -> list[tuple[float, float, int]]:
+    """Counts of records in equal ranges of a value: (from, to, records)."""
+    if not values.size:
+        return []
+    counts, edges = np.histogram(values, bins=bins if np.ptp(values) > 0 else 1)
+    return [(float(a), float(b), int(n)) for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)]

@@ -1,0 +1,152 @@
+"""The local engine: one pass over a log, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+
+from dpcalc.errors import InputError
+from dpcalc.filters.logs.dense import DenseLog
+from dpcalc.filters.logs.identifiers import Identifiers
+from dpcalc.filters.logs.ordering import Entries, Unsorted, checked_order, sorted_on_disk
+from dpcalc.filters.logs.table import LongLog, Row, TextIds
+from dpcalc.filters.run import Duplicate, MissingStep, Run, Settings
+from dpcalc.filters.state import load_state, save_state
+
+Log = DenseLog | LongLog
+Advance = Callable[..., None]
+
+_CHECKPOINT_SECONDS = 20.0
+
+
+def run_log(
+    log: Log,
+    settings: Settings,
+    *,
+    state: Path | None = None,
+    first_step: int = 0,
+    advance: Advance = lambda *_, **__: None,
+) -> Run:
+    """The filter's run over the whole log, continued from `state` and saved there if it is given.
+
+    The state is replaced in one move, and only ever holds whole steps: killed at any moment and started again on the
+    same log, a run ends as if it had never been killed.
+    """
+    if isinstance(log, DenseLog):
+        run = _started(settings, state)
+        _dense(log, run, state, first_step, advance)
+    else:
+        run = _long(log, settings, state, advance)
+    finish_run(run, log)
+    if state is not None:
+        save_state(run, state)
+    return run
+
+
+def _started(settings: Settings, state: Path | None) -> Run:
+    run = Run(settings)
+    if state is not None and state.exists():
+        load_state(run, state)
+        run.resume()
+    return run
+
+
+def _dense(log: DenseLog, run: Run, state: Path | None, first_step: int, advance: Advance) -> None:
+    known = run.individuals
+    if known and (known != log.shape[1] or run.names is not None):
+        raise InputError(f"the state holds {known} individuals, this array {log.shape[1]}", where=log.source.name)
+    run.grow(log.shape[1])
+    saver = _Saver(run, state)
+    for row, block in log.blocks():
+        run.block(first_step + row, block)
+        saver.whole_step()
+        advance(len(block))
+
+
+def _long(log: LongLog, settings: Settings, state: Path | None, advance: Advance) -> Run:
+    """As a stream; from the start again if the ids turn out to be strings, or the steps out of order."""
+    text_ids, in_order = False, True
+    while True:
+        run = _started(settings, state)
+        ids = Identifiers()
+        known = run.names or list(range(run.individuals))
+        text_ids = text_ids or any(isinstance(name, str) for name in known)
+        for name in known:
+            ids.code(str(name) if text_ids else name)
+        run.names = ids.names
+        entries = _coded(log, ids, text_ids)
+        try:
+            ordered = checked_order(entries) if in_order else sorted_on_disk(entries)
+            _fold(log, ids, ordered, _Saver(run, state), advance)
+            return run
+        except TextIds:
+            text_ids = True
+        except Unsorted:
+            in_order = False
+
+
+def _coded(log: LongLog, ids: Identifiers, text_ids: bool) -> Iterator[Entries]:
+    for batch in log.batches(text_ids=text_ids):
+        yield Entries(batch.steps, ids.codes(batch.ids), batch.values)
+
+
+def _fold(log: LongLog, ids: Identifiers, batches: Iterator[Entries], saver: _Saver, advance: Advance) -> None:
+    run = saver.run
+    for steps, codes, values in batches:
+        if not steps.size:
+            continue
+        run.grow(len(ids), ids.names)
+        edges = np.flatnonzero(steps[1:] != steps[:-1]) + 1
+        for low, high in zip([0, *edges.tolist()], [*edges.tolist(), steps.size], strict=True):
+            step = int(steps[low])
+            if run.steps.labels and step > run.steps.labels[-1]:
+                saver.whole_step()
+            try:
+                run.entries(step, codes[low:high], values[low:high])
+            except Duplicate as twice:
+                raise duplicate_error(log, twice.step, ids.names[twice.code]) from None
+        advance(steps.size)
+
+
+def duplicate_error(log: LongLog, step: int, name: object) -> InputError:
+    """A record that appears twice in one step, with the lines of both."""
+    before: list[int] = []
+
+    def second(row: Row) -> bool:
+        if row.step == step and (log.columns.id is None or str(row.id) == str(name)):
+            before.append(row.line)
+        return len(before) == 2
+
+    whom = "" if log.columns.id is None else f" of individual {name}"
+    line = log.locate(second)
+    return InputError(f"step {step}{whom} appears twice, first on line {before[0]}", where=log.where(line))
+
+
+def finish_run(run: Run, log: Log) -> None:
+    """The checks that need the whole log, with the line of what they find."""
+    if not run.steps.labels:
+        raise InputError("the log holds no steps", where=log.source.name)
+    try:
+        run.finish()
+    except MissingStep as gap:
+        missing, following = gap.missing, gap.following
+        where = log.source.name
+        if isinstance(log, LongLog):
+            where = log.where(log.locate(lambda row: row.step == following))
+        words = f"step {missing} is missing before step {following}; steps must be numbered without gaps"
+        raise InputError(words, where=where) from None
+
+
+class _Saver:
+    """Writes the state now and then, at the end of a step."""
+
+    def __init__(self, run: Run, state: Path | None) -> None:
+        self.run, self._state, self._last = run, state, monotonic()
+
+    def whole_step(self) -> None:
+        if self._state is not None and monotonic() - self._last > _CHECKPOINT_SECONDS:
+            save_state(self.run, self._state)
+            self._last = monotonic()

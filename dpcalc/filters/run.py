@@ -1,0 +1,278 @@
+"""A log passed through a filter: the running totals of everybody, and what happened at each step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcalc.arrays import Floats, Indices
+from dpcalc.errors import InputError
+from dpcalc.filters.filters import EVERYBODY, IndividualFilter, Mode, Who
+from dpcalc.filters.individual_loss import LossMoments
+from dpcalc.filters.odometer import Odometer
+from dpcalc.filters.rules import Rule
+
+Scope = Literal["individual", "global"]
+
+# Sums of the same numbers in another order agree to this much.
+_SAME = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a run does with its log."""
+
+    rule: Rule
+    mode: Mode = "drop"
+    scope: Scope = "individual"
+    odometer: float | None = None
+    groups: dict[str, str] | None = None
+    resumable: bool = False
+
+    @property
+    def sampling_rate(self) -> float | None:
+        """The Poisson rate, if the rule samples."""
+        return None if self.rule.subsampled is None else self.rule.subsampled.sampling_rate
+
+
+@dataclass
+class Steps:
+    """What happened at each step, in order: how many records had a value, their sum, and how many took part."""
+
+    labels: list[int] = field(default_factory=list)
+    present: list[int] = field(default_factory=list)
+    value_sums: list[float] = field(default_factory=list)
+    active: list[int] = field(default_factory=list)
+    active_by_group: list[Indices] = field(default_factory=list)
+
+    def begin(self, label: int, groups: int) -> None:
+        self.labels.append(label)
+        self.present.append(0)
+        self.value_sums.append(0.0)
+        self.active.append(0)
+        self.active_by_group.append(np.zeros(groups, dtype=np.int64))
+
+
+class Run:
+    """The fold of a filter over a log. Feed it steps in order; continue it from a state; read totals at any time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.filter = IndividualFilter(settings.rule, mode=settings.mode)
+        self.odometer = None
+        if settings.odometer is not None:
+            self.odometer = Odometer(settings.rule, width=settings.odometer)
+        rate = settings.sampling_rate
+        rule = settings.rule
+        largest = 1.0 if rule.clip is None else (rule.clip / rule.scale) ** 2
+        self.moments = None if rate is None else LossMoments(rate, anchor=largest)
+        self.steps = Steps()
+        self.halt_step: int | None = None
+        self.clipped_values = 0
+        self.present = np.zeros(0, dtype=np.int64)
+        self._last_step = np.zeros(0, dtype=np.int64)
+        self.names: list[Any] | None = None
+        self.group_names = sorted(set((settings.groups or {}).values()))
+        self._group_of = np.zeros(0, dtype=np.int64)
+        self._seen = Steps()
+
+    @property
+    def individuals(self) -> int:
+        """How many records the log holds."""
+        return self.filter.individuals
+
+    def grow(self, individuals: int, names: list[Any] | None = None) -> None:
+        """Make room for records that appear for the first time; `names` are all of theirs, None for 0, 1, 2, …"""
+        known = self.individuals
+        if individuals <= known:
+            return
+        self.filter.grow(individuals)
+        if self.odometer is not None:
+            self.odometer.grow(individuals)
+        if self.moments is not None:
+            self.moments.grow(individuals)
+        more = individuals - known
+        self.present = np.pad(self.present, (0, more))
+        self._last_step = np.pad(self._last_step, (0, more), constant_values=np.iinfo(np.int64).min)
+        self.names = names
+        if self.settings.groups is not None:
+            fresh = range(known, individuals) if names is None else names[known:individuals]
+            self._group_of = np.concatenate([self._group_of, [self._group(name) for name in fresh]]).astype(np.int64)
+
+    def _group(self, name: Any) -> int:
+        found = (self.settings.groups or {}).get(str(name))
+        if found is None:
+            raise InputError(f"individual {name} is in no group: list everybody in --groups")
+        return self.group_names.index(found)
+
+    @property
+    def group_of(self) -> Indices:
+        """The number of each record's group."""
+        return self._group_of
+
+    def entries(self, step: int, codes: Indices, values: Floats) -> None:
+        """Some entries of one step of a long log; raises Duplicate for a record that was there before."""
+        consumed = self._consumed(step)
+        if not consumed and (not self.steps.labels or step > self.steps.labels[-1]):
+            self.steps.begin(step, len(self.group_names))
+        everybody = codes.size == self.individuals and np.array_equal(codes, np.arange(codes.size))
+        who: Who = EVERYBODY if everybody else codes
+        self._check_duplicates(step, codes, everybody)
+        if consumed:
+            self._see(step, codes.size, float(values.sum()))
+            return
+        self.present[who] += 1
+        self.steps.present[-1] += codes.size
+        self.steps.value_sums[-1] += float(values.sum())
+        self._count_clipped(values)
+        self._advance(values, who)
+
+    def block(self, first: int, block: NDArray[np.floating]) -> None:
+        """Rows of an array, numbered from `first`: every record at every step."""
+        labels = range(first, first + len(block))
+        # The sums tell a step that was counted before from another one; without a state nobody asks.
+        sums = block.sum(axis=1, dtype=np.float64) if self.settings.resumable else np.zeros(len(block))
+        skipped = sum(self._consumed(label) for label in labels)
+        for row in range(skipped):
+            self._see(labels[row], block.shape[1], float(sums[row]))
+        block, sums, labels = block[skipped:], sums[skipped:], labels[skipped:]
+        if not len(block):
+            return
+        self.present += len(block)
+        start = len(self.steps.labels)
+        for label, total in zip(labels, sums.tolist(), strict=True):
+            self.steps.begin(label, len(self.group_names))
+            self.steps.present[-1], self.steps.value_sums[-1] = block.shape[1], total
+        self._count_clipped(block)
+        if self.settings.scope == "global" or self.odometer is not None:
+            self._rows(start, block)
+            return
+        squares = self._squares(block) if self.moments is not None else None
+        everybody = np.bincount(self._group_of, minlength=len(self.group_names))[: len(self.group_names)]
+        for row in range(len(block)):
+            self.steps.active[start + row] = block.shape[1]
+            self.steps.active_by_group[start + row] += everybody
+        for records, out in self.filter.charge_block(block):
+            for row in np.flatnonzero(out.any(axis=1)).tolist():
+                self.steps.active[start + row] -= int(out[row].sum())
+                if self.group_names:
+                    left = self._group_of[records[out[row]]]
+                    self.steps.active_by_group[start + row] -= np.bincount(left, minlength=len(self.group_names))
+            if squares is not None:
+                squares[:, records] = np.where(out, 0.0, squares[:, records])
+        if self.moments is not None and squares is not None:
+            self.moments.add(squares)
+
+    def _rows(self, start: int, block: NDArray[np.floating]) -> None:
+        for row, values in enumerate(block):
+            self._advance(values.astype(np.float64), EVERYBODY, start + row)
+
+    def _advance(self, values: Floats, who: Who, place: int = -1) -> None:
+        if self.settings.scope == "global" and self.halt_step is not None:
+            return
+        active, _ = self.filter.charge(values, who)
+        if self.settings.scope == "global" and not active.all():
+            self.halt_step = self.steps.labels[place]
+            return
+        if self.odometer is not None:
+            previous = (
+                self.steps.labels[place - 1] if len(self.steps.labels) + min(place, 0) > 0 else self.steps.labels[0]
+            )
+            self.odometer.step(previous, np.where(active, values, 0.0), who)
+        if self.moments is not None:
+            self.moments.add(self._squares(np.where(active, values, 0.0)), who)
+        self.steps.active[place] += int(active.sum())
+        if self.group_names:
+            groups = self._group_of[who][active]
+            self.steps.active_by_group[place] += np.bincount(groups, minlength=len(self.group_names))
+
+    def _squares(self, values: NDArray[np.floating]) -> Floats:
+        rule = self.settings.rule
+        clipped = values.astype(np.float64) if rule.clip is None else np.minimum(values.astype(np.float64), rule.clip)
+        return (clipped / rule.scale) ** 2
+
+    def _count_clipped(self, values: NDArray[np.floating]) -> None:
+        clip = self.settings.rule.clip
+        if clip is not None and float(values.max(initial=0.0)) > clip:
+            self.clipped_values += int((values > clip * (1 + self.settings.rule.tolerance)).sum())
+
+    def _check_duplicates(self, step: int, codes: Indices, everybody: bool) -> None:
+        again = (self._last_step if everybody else self._last_step[codes]) == step
+        if not everybody:
+            # A record that is there twice keeps only the second mark.
+            self._last_step[codes] = np.arange(codes.size)
+            again |= self._last_step[codes] != np.arange(codes.size)
+        if again.any():
+            raise Duplicate(step, int(codes[np.argmax(again)]))
+        self._last_step[EVERYBODY if everybody else codes] = step
+
+    # Continuing a log
+
+    def _consumed(self, step: int) -> bool:
+        return bool(self._resumed_to is not None and step <= self._resumed_to)
+
+    _resumed_to: int | None = None
+
+    def resume(self) -> None:
+        """From here on, steps that were counted before are recognised, compared and skipped."""
+        self._resumed_to = self.steps.labels[-1] if self.steps.labels else None
+        self._last_step[:] = np.iinfo(np.int64).min
+
+    def _see(self, step: int, present: int, total: float) -> None:
+        if not self._seen.labels or self._seen.labels[-1] != step:
+            self._seen.begin(step, 0)
+        self._seen.present[-1] += present
+        self._seen.value_sums[-1] += total
+
+    @property
+    def skipped(self) -> int:
+        """How many steps of the log had been counted before."""
+        return len(self._seen.labels)
+
+    def finish(self) -> None:
+        """Checks that need the whole log: no missing steps, the same past, and everybody's norms under sampling."""
+        self._check_past()
+        labels = np.array(self.steps.labels)
+        gaps = np.flatnonzero(np.diff(labels) != 1)
+        if gaps.size:
+            raise MissingStep(int(labels[gaps[0]]) + 1, int(labels[gaps[0] + 1]))
+        if self.settings.sampling_rate is not None and np.any(self.present < labels.size):
+            record = int(np.flatnonzero(self.present < labels.size)[0])
+            raise InputError(
+                f"under --sample-rate every record needs its norm at every step, sampled or not: individual "
+                f"{self.name(record)} has {int(self.present[record])} of {labels.size}"
+            )
+
+    def _check_past(self) -> None:
+        known = dict(zip(self.steps.labels, zip(self.steps.present, self.steps.value_sums, strict=True), strict=True))
+        for label, present, total in zip(self._seen.labels, self._seen.present, self._seen.value_sums, strict=True):
+            before = known.get(label)
+            if before is None or before[0] != present or not math.isclose(before[1], total, rel_tol=_SAME):
+                raise InputError(
+                    f"step {label} is not the one that the state has counted; a log that continues another one "
+                    "must number its steps on from it (arrays: --first-step)"
+                )
+
+    def name(self, record: int) -> Any:
+        """What the log calls a record."""
+        return record if self.names is None else self.names[record]
+
+
+class Duplicate(Exception):  # noqa: N818 - turned into an error with its line by the reader
+    """A record that appears twice in one step."""
+
+    def __init__(self, step: int, code: int) -> None:
+        super().__init__(step, code)
+        self.step, self.code = step, code
+
+
+class MissingStep(Exception):  # noqa: N818 - turned into an error with its line by the reader
+    """Steps that nobody took part in: most likely a part of the log that was lost."""
+
+    def __init__(self, missing: int, following: int) -> None:
+        super().__init__(missing, following)
+        self.missing, self.following = missing, following

@@ -1,0 +1,158 @@
+"""Every bound that applies to a run, told as ε at δ, and the best of them as a guarantee."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from dpcalc import conversions
+from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee
+from dpcalc.last_iterate import cyclic, gradient_descent, stochastic
+from dpcalc.last_iterate.bound import Bound
+from dpcalc.last_iterate.setting import Setting
+from dpcalc.mechanisms.base import Mechanism
+
+_UNITS = (
+    "σ is the standard deviation of the noise on the average gradient of a batch, z = bσ/L",
+    "L bounds the distance between the gradients of any two records (twice a clipping norm)",
+    "every step starts from the previous iterate, and only the last iterate is released",
+    "steps follow gradients of such losses: clipped gradients of a loss with several scores (softmax) may not be any",
+)
+_HOPELESS = 200.0  # an ε above which nobody looks closer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """A bound with its certified ε at δ."""
+
+    bound: Bound
+    guarantee: Guarantee
+
+    def row(self) -> dict[str, Any]:
+        """The entry of `details.bounds`."""
+        bound, guarantee = self.bound, self.guarantee
+        row: dict[str, Any] = {
+            "name": bound.name,
+            "theorem": bound.theorem,
+            "mu": guarantee.mu if not bound.subsampled else None,
+            "rho": guarantee.rho if bound.rho is not None else None,
+            "epsilon": guarantee.epsilon,
+            "tau": bound.tau,
+            "tau_unit": None if bound.tau is None else bound.tau_unit,
+            "conditions": list(bound.conditions),
+            "guarantee": guarantee.status,
+            "accountant": guarantee.accountant,
+        }
+        if bound.subsampled:
+            row["gaussian_mu"] = bound.mu
+            row["subsampled"] = [{"mu": part.mu, "count": part.count} for part in bound.subsampled]
+        return row
+
+
+def bounds_of(setting: Setting, delta: float) -> list[Bound]:
+    """Every bound that applies, composition first; δ guides the free choices of the stochastic ones."""
+    if setting.algorithm == "gd":
+        return gradient_descent.bounds(setting)
+    if setting.algorithm == "cgd":
+        return cyclic.bounds(setting)
+    return stochastic.bounds(setting, delta)
+
+
+def evaluate(setting: Setting, bound: Bound, *, delta: float, tolerance: float = 1e-3) -> Evaluated:
+    """The bound with its ε at δ, certified to about the relative `tolerance`."""
+    if bound.subsampled:
+        guarantee = _subsampled_guarantee(setting, bound, delta=delta, tolerance=tolerance)
+    elif bound.rho is not None:
+        guarantee = _renyi_guarantee(setting, bound, delta)
+    else:
+        guarantee = _gaussian_guarantee(setting, bound, delta)
+    return Evaluated(bound=bound, guarantee=guarantee)
+
+
+def best_of(evaluated: Sequence[Evaluated]) -> Evaluated:
+    """The one with the smallest ε; of equals the first."""
+    return min(evaluated, key=lambda each: math.inf if each.guarantee.epsilon is None else each.guarantee.epsilon)
+
+
+def _shared(setting: Setting, bound: Bound) -> dict[str, Any]:
+    samplers = {"gd": "none", "cgd": "cyclic", "sgd": "fixed-size"}
+    return {
+        "adjacency": "replace-one",
+        "theorem": bound.theorem,
+        "assumptions": (f"conditions of the theorem: {', '.join(bound.conditions)}", *_UNITS),
+        "sampler": samplers[setting.algorithm],
+    }
+
+
+def _gaussian_guarantee(setting: Setting, bound: Bound, delta: float) -> Guarantee:
+    mu = bound.mu
+    epsilon = float(conversions.gdp_epsilon(mu, delta))
+    exact = bound.optimal and setting.diameter is None
+    lowest = mu if exact else cyclic.lower_bound(setting) if bound.constant and setting.algorithm != "sgd" else None
+    lower = None if lowest is None else min(epsilon, float(conversions.gdp_epsilon(lowest, delta)))
+    return Guarantee(
+        status="certified",
+        accountant="gdp",
+        epsilon=epsilon,
+        delta=delta,
+        epsilon_lower=epsilon if exact else lower,
+        epsilon_estimate=epsilon,
+        mu=mu,
+        mu_kind="exact" if exact else "upper",
+        rho=mu * mu / 2,
+        rdp=tuple((order, order * mu * mu / 2) for order in DEFAULT_ORDERS),
+        mechanisms=({"type": "gdp", "mu": mu},),
+        **_shared(setting, bound),
+    )
+
+
+def _renyi_guarantee(setting: Setting, bound: Bound, delta: float) -> Guarantee:
+    rho = bound.rho
+    assert rho is not None
+    epsilon = conversions.zcdp_epsilon(rho, delta)
+    return Guarantee(
+        status="certified",
+        accountant="rdp",
+        epsilon=epsilon,
+        delta=delta,
+        epsilon_estimate=epsilon,
+        rho=rho,
+        rdp=tuple((order, order * rho) for order in DEFAULT_ORDERS),
+        mechanisms=({"type": "zcdp", "rho": rho},),
+        **_shared(setting, bound),
+    )
+
+
+def mechanisms_of(setting: Setting, bound: Bound) -> list[tuple[Mechanism, int]]:
+    """G(μ) ⊗ C_p(G(μ_1))^{⊗k_1} ⊗ … as mechanisms under replace-one."""
+    from dpcalc.mechanisms.gaussian import Gaussian
+    from dpcalc.mechanisms.sampled import FixedSizeSampled
+
+    def gaussian(mu: float) -> Gaussian:
+        return Gaussian(noise_multiplier=float(np.nextafter(1 / mu, 0)), adjacency="replace-one")
+
+    parts: list[tuple[Mechanism, int]] = [
+        (FixedSizeSampled(base=gaussian(part.mu), sampling_rate=setting.sampling_rate), part.count)
+        for part in bound.subsampled
+    ]
+    # A Gaussian this small is below the resolution of any accountant; keep a valid, slightly larger one.
+    return [(gaussian(max(bound.mu, 1e-9)), 1), *parts] if bound.mu > 0 else parts
+
+
+def _subsampled_guarantee(setting: Setting, bound: Bound, *, delta: float, tolerance: float) -> Guarantee:
+    from dpcalc.accounting.compose import compose
+
+    parts = mechanisms_of(setting, bound)
+    # Far beyond any use a loss distribution is not worth its time: G(μ) for each C_p(G(μ)) is a bound, and simple.
+    hopeless = stochastic.estimated_epsilon(bound, setting.sampling_rate, delta) > _HOPELESS
+    accountant: Literal["gdp", "auto"] = "gdp" if hopeless else "auto"
+    composed = compose(parts, delta=delta, tolerance=tolerance, accountant=accountant)
+    return replace(composed, **_shared(setting, bound), mechanisms=tuple(_entry(*part) for part in parts))
+
+
+def _entry(mechanism: Mechanism, count: int) -> Mapping[str, Any]:
+    return {**mechanism.spec(), "count": count}

@@ -1,0 +1,126 @@
+"""A run that is continued, or killed and started again, ends as one that was never interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcalc.errors import InputError
+from dpcalc.filters import local
+from dpcalc.filters.request import Request, carry_out
+from dpcalc.filters.run import Run
+from dpcalc.filters.summary import details, losses
+
+NORMS = np.random.default_rng(0).random((30, 12))
+REQUESTS = {
+    "drop": Request(kind="gdp", sigma=2.0, mu=1.0, delta=1e-5),
+    "clip": Request(kind="gdp", sigma=2.0, mu=1.0, delta=1e-5, mode="clip"),
+    "odometer": Request(kind="gdp", sigma=2.0, mu=1.0, odometer=0.6),
+    "sampled": Request(kind="rdp", sigma=2.0, orders=(8.0,), rhos=(2e-3,), sample_rate=0.05),
+}
+
+
+def write_csv(path: Path, steps: range) -> None:
+    rows = [f"{t},p{i},{NORMS[t, i].item()!r}\n" for t in steps for i in range(12)]
+    path.write_text("step,id,norm\n" + "".join(rows))
+
+
+def answer(run: Run) -> object:
+    return details(run, losses(run, None)), run.filter.totals.tolist(), run.filter.compensation.tolist()
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+@pytest.mark.parametrize("again", ["only the new steps", "the whole log"])
+def test_a_long_log_is_continued(tmp_path: Path, name: str, again: str) -> None:
+    log, state = tmp_path / "log.csv", tmp_path / "state"
+    request = replace(REQUESTS[name], state=state)
+    write_csv(log, range(30))
+    whole = answer(carry_out(REQUESTS[name], str(log)))
+    write_csv(log, range(13))
+    carry_out(request, str(log))
+    carry_out(request, str(log))
+    write_csv(log, range(13 if again == "only the new steps" else 0, 30))
+    assert answer(carry_out(request, str(log))) == whole
+    assert answer(carry_out(request, str(log))) == whole
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_an_array_is_continued(tmp_path: Path, name: str) -> None:
+    log, state = tmp_path / "log.npy", tmp_path / "state"
+    request = replace(REQUESTS[name], state=state)
+    np.save(log, NORMS)
+    whole = answer(carry_out(REQUESTS[name], str(log)))
+    np.save(log, NORMS[:17])
+    carry_out(request, str(log))
+    np.save(log, NORMS[:20])
+    carry_out(request, str(log))
+    np.save(log, NORMS[20:])
+    assert answer(carry_out(replace(request, first_step=20), str(log))) == whole
+
+
+def test_another_past_is_refused(tmp_path: Path) -> None:
+    log, request = tmp_path / "log.npy", replace(REQUESTS["drop"], state=tmp_path / "state")
+    np.save(log, NORMS[:10])
+    carry_out(request, str(log))
+    np.save(log, NORMS[10:])
+    with pytest.raises(InputError, match="--first-step"):
+        carry_out(request, str(log))
+
+
+def test_a_state_of_another_budget_is_refused(tmp_path: Path) -> None:
+    log, request = tmp_path / "log.npy", replace(REQUESTS["drop"], state=tmp_path / "state")
+    np.save(log, NORMS)
+    carry_out(request, str(log))
+    with pytest.raises(InputError, match="limits"):
+        carry_out(replace(request, mu=2.0), str(log))
+
+
+def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
+    log, state = tmp_path / "log.npy", tmp_path / "state"
+    np.save(log, NORMS)
+    state.write_bytes(b"PK nonsense")
+    with pytest.raises(InputError, match="not a state"):
+        carry_out(replace(REQUESTS["drop"], state=state), str(log))
+
+
+def test_checkpoints_hold_whole_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a checkpoint after every step, a run that dies in the middle of one is continued without a trace."""
+    log, state = tmp_path / "log.csv", tmp_path / "state"
+    write_csv(log, range(30))
+    whole = answer(carry_out(REQUESTS["drop"], str(log)))
+    monkeypatch.setattr(local, "_CHECKPOINT_SECONDS", -1.0)
+    text = log.read_text()
+    lines = text.splitlines(keepends=True)
+    log.write_text("".join(lines[:200]) + "broken")
+    with pytest.raises(InputError):
+        carry_out(replace(REQUESTS["drop"], state=state), str(log))
+    log.write_text(text)
+    assert answer(carry_out(replace(REQUESTS["drop"], state=state), str(log))) == whole
+
+
+def test_a_killed_process_is_started_again(tmp_path: Path) -> None:
+    log, state = tmp_path / "log.npy", tmp_path / "state"
+    norms = np.random.default_rng(1).random((3000, 300))
+    np.save(log, norms)
+    request = replace(REQUESTS["drop"], sigma=20.0)
+    whole = answer(carry_out(request, str(log)))
+    program = (
+        "import sys; from dpcalc.filters import local; from dpcalc.filters.logs import dense\n"
+        "local._CHECKPOINT_SECONDS = -1.0; dense._ENTRIES = 3000\n"
+        "from dpcalc.filters.request import *\n"
+        f"carry_out(Request(kind='gdp', sigma=20.0, mu=1.0, delta=1e-5, state=Path({str(state)!r})), {str(log)!r})"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program])
+    while not state.exists() and process.poll() is None:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert answer(carry_out(replace(request, state=state), str(log))) == whole
