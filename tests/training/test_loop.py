@@ -9,6 +9,7 @@ from dpcalc.errors import InputError
 from dpcalc.training.data import synthetic
 from dpcalc.training.loop import DivergedError, Trainer
 from dpcalc.training.noise import SeededNoise
+from dpcalc.training.plan import Plan
 from dpcalc.training.run import Files, configurations, run, search, winner
 from dpcalc.training.settings import Settings
 
@@ -16,17 +17,22 @@ DATA = synthetic(600, 100)
 FULL = Settings(model="logistic", algorithm="gd", steps=6, noise_multiplier=20.0, seed=1, clip=2.0)
 
 
-def _run(settings, **options):
-    return run(settings, DATA, delta=1e-5, **options)
+def _plan(settings, data=DATA, **options):
+    return Plan(settings=settings, records=len(data), **{"delta": 1e-5, **options})
+
+
+def _run(settings, *, data=DATA, delta=1e-5, runs=1, **options):
+    files = options.get("files", Files())
+    plan = _plan(settings, data, delta=delta, runs=runs, tracked=files.log is not None)
+    return run(plan, data, **options)
 
 
 def test_one_full_batch_step_is_the_clipped_sum_plus_its_noise():
     settings = replace(FULL, steps=1, lr=0.3, regularization=0.1)
-    trainer = Trainer(settings, DATA, delta=1e-5)
+    trainer = Trainer(_plan(settings), DATA)
     start, model = trainer.parameters.astype(np.float64), trainer.model
     each = [
-        model.plain_pass(trainer.parameters, DATA.x_train[i : i + 1], DATA.y_train[i : i + 1]).sums[0]
-        for i in range(len(DATA))
+        model.plain_sum(trainer.parameters, DATA.x_train[i : i + 1], DATA.y_train[i : i + 1]) for i in range(len(DATA))
     ]
     clipped = sum(g * min(1, 2.0 / np.linalg.norm(g)) for g in each)
     noise = SeededNoise(1)
@@ -222,13 +228,19 @@ def test_a_checkpoint_is_not_overwritten_by_a_new_run(tmp_path):
         _run(FULL, files=files)
 
 
+def _relabelled():
+    labels = DATA.y_train.copy()
+    labels[17] = (labels[17] + 1) % 10
+    return replace(DATA, y_train=labels)
+
+
 def test_another_run_is_not_resumed(tmp_path):
     files = Files(checkpoint=str(tmp_path / "c.npz"))
     _run(FULL, files=files)
     with pytest.raises(InputError, match=r"made with clip = 2\.0, not 1\.0"):
         _run(replace(FULL, clip=1.0), files=replace(files, resume=True))
     with pytest.raises(InputError, match="made with data"):
-        run(FULL, synthetic(500, 10), delta=1e-5, files=replace(files, resume=True))
+        _run(FULL, data=_relabelled(), files=replace(files, resume=True))
 
 
 def test_a_broken_checkpoint_is_an_input_error(tmp_path):
@@ -239,8 +251,8 @@ def test_a_broken_checkpoint_is_an_input_error(tmp_path):
 
 
 def test_a_search_runs_every_combination_and_keeps_the_best_on_the_test_records():
-    trials = configurations(FULL, {"lr": [1e-4, 1.0], "clip": [0.5, 2.0]})
-    found = search(trials, DATA, delta=1e-5, observe=lambda _: None)
+    trials = configurations(_plan(FULL), {"lr": [1e-4, 1.0], "clip": [0.5, 2.0]})
+    found = search(trials, DATA, observe=lambda _: None)
     assert [trial.changes for trial in found] == [
         {"lr": 1e-4, "clip": 0.5}, {"lr": 1e-4, "clip": 2.0}, {"lr": 1.0, "clip": 0.5}, {"lr": 1.0, "clip": 2.0},
     ]  # fmt: skip
