@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from dpcalc import files
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.guarantee import Guarantee, Result
 from dpcalc.report import rounded_up
@@ -48,28 +48,32 @@ class Wanted:
     save: str | None = None
 
 
-def train_and_report(settings: Settings, wanted: Wanted, files: Files, *, progress: Progress) -> Result:
+def train_and_report(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progress) -> Result:
     """The whole of `dpcalc train`."""
+    outputs = {"--log": traces.log, "--checkpoint": traces.checkpoint, "--save": wanted.save}
+    files.check_paths(outputs, {"--data": wanted.data, "--test-data": wanted.test_data, "--grid": wanted.grid})
+    if wanted.save is not None and Path(wanted.save).suffix != ".npz":
+        raise InputError(f"expected a model file named .npz, got {wanted.save!r}.", where="--save")
     data = datasets.load(wanted.data, test=wanted.test_data)
     plan = Plan(
-        settings=settings, records=len(data), delta=wanted.delta, runs=wanted.runs, tracked=files.log is not None
+        settings=settings, records=len(data), delta=wanted.delta, runs=wanted.runs, tracked=traces.log is not None
     )
     if wanted.grid is not None:
-        return _search(plan, wanted, files, data, progress)
+        return _search(plan, wanted, traces, data, progress)
     if wanted.epsilon is not None:
         plan = plan.with_noise(calibrated([plan], epsilon=wanted.epsilon, classes=data.classes))
     accounted = account(plan, classes=data.classes)
     try:
         with progress("Training", total=plan.total_steps) as advance:
             observe = _observer(plan, accounted.guarantee, advance)
-            trainer = run(plan, data, files=files, observe=observe)
+            trainer = run(plan, data, files=traces, observe=observe)
     except DivergedError as error:
         spent = account(plan, classes=data.classes, steps=error.step).guarantee
         raise CertificationError(f"{error} Spent until then: {_spent(spent)}.") from None
     _save(wanted.save, trainer)
     guarantee = _with_notes(accounted.guarantee, plan)
     quality = trainer.quality()
-    details = describe(trainer, quality, data, files.log)
+    details = describe(trainer, quality, data, traces.log)
     details |= {"bounds": list(accounted.bounds), "grid_runs": wanted.runs}
     return Result(
         command="train",
@@ -80,8 +84,8 @@ def train_and_report(settings: Settings, wanted: Wanted, files: Files, *, progre
     )
 
 
-def _search(plan: Plan, wanted: Wanted, files: Files, data: Dataset, progress: Progress) -> Result:
-    if files != Files():
+def _search(plan: Plan, wanted: Wanted, traces: Files, data: Dataset, progress: Progress) -> Result:
+    if traces != Files():
         raise InputError("--log, --checkpoint and --resume are for one run, not for a --grid search.")
     if wanted.runs > 1:
         raise InputError("--grid counts its own runs; leave out --grid-runs.")
@@ -167,11 +171,6 @@ def _spent(guarantee: Guarantee) -> str:
 def _save(path: str | None, trainer: Trainer) -> None:
     if path is None:
         return
-    if Path(path).suffix != ".npz":
-        raise InputError(f"expected a model file named .npz, got {path!r}.", where="--save")
-    settings: Mapping[str, Any] = trainer.settings.as_dict()
     shape = np.array([trainer.model.classes, *trainer.model.input_shape])
-    try:
-        np.savez(path, parameters=trainer.parameters, model=np.array(settings["model"]), shape=shape)
-    except OSError as error:
-        raise InputError(f"cannot write the model: {error}.", where=path) from None
+    with files.writing(path) as stream:
+        np.savez(stream, parameters=trainer.parameters, model=np.array(trainer.settings.model), shape=shape)
