@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpcalc.arrays import Floats
+from dpcalc.arrays import Floats, Indices
 from dpcalc.last_iterate.bound import COMPOSITION, OPTIMAL_SHIFTS, SHIFTED, Bound, Subsampled
 from dpcalc.last_iterate.choice import SHARES, estimate, grid, log_moments, widened
 from dpcalc.last_iterate.contraction import ROUND_UP, contractions
@@ -158,7 +158,7 @@ def _parts(levels: Floats, counts: Floats) -> tuple[Subsampled, ...]:
     return tuple(Subsampled(mu=mu, count=int(count)) for mu, count in pairs if count)
 
 
-def _reach(course: _Course, tau: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:
+def _reach(course: _Course, tau: Indices) -> Floats:
     """√Σ(a_k/w_k)² when the distance at τ is shifted away over all later steps."""
     distance = np.append(0.0, np.cumsum(course.rises))[tau]
     if course.distances is not None:
@@ -168,7 +168,7 @@ def _reach(course: _Course, tau: np.ndarray[tuple[int], np.dtype[np.int64]]) -> 
     return np.asarray(distance / np.sqrt(noise) * course.unit)
 
 
-def _levels(mus: Floats) -> tuple[Floats, np.ndarray[tuple[int], np.dtype[np.intp]]]:
+def _levels(mus: Floats) -> tuple[Floats, Indices]:
     """The different μ, largest first merged upwards until there are few, and which one each step has."""
     levels, which = np.unique(mus, return_inverse=True)
     if levels.size > _MOST_LEVELS:

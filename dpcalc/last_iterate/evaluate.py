@@ -84,8 +84,14 @@ def evaluate(setting: Setting, bound: Bound, *, delta: float, tolerance: float =
 
 
 def best_of(evaluated: Sequence[Evaluated]) -> Evaluated:
-    """The one with the smallest ε; of equals the first."""
-    return min(evaluated, key=lambda each: math.inf if each.guarantee.epsilon is None else each.guarantee.epsilon)
+    """The one with the smallest ε; of equals (ε = 0, say) the one with the smallest μ, then the first."""
+
+    def order(each: Evaluated) -> tuple[float, float]:
+        known = each.guarantee.epsilon, each.guarantee.mu
+        epsilon, mu = (math.inf if value is None else value for value in known)
+        return epsilon, mu
+
+    return min(evaluated, key=order)
 
 
 def _shared(setting: Setting, bound: Bound) -> dict[str, Any]:

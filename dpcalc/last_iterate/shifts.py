@@ -20,9 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcalc.arrays import Floats
-
-_Indices = np.ndarray[tuple[int], np.dtype[np.intp]]
+from dpcalc.arrays import Floats, Indices
 
 _UNIT = 2.0**-53
 _ROUNDS = 8  # of merging whole runs at once, before the rest is merged one by one
@@ -50,8 +48,11 @@ def _slopes(widths: Floats, rises: Floats) -> Floats:
         return np.where(rises > 0, rises / widths, 0.0)
 
 
-def _blocks(widths: Floats, rises: Floats) -> _Indices:
-    """Where the segments of the minorant begin: neighbours whose slopes fall are merged until slopes only rise."""
+def _blocks(widths: Floats, rises: Floats) -> Indices:
+    """Where the segments of the minorant begin: neighbours whose slopes fall are merged until slopes only rise.
+
+    From widths and rises and not from points: differences of sums would lose what is small beside the sums.
+    """
     starts = np.arange(rises.size)
     for _ in range(_ROUNDS):
         slopes = _slopes(widths, rises)
@@ -73,7 +74,7 @@ def _slope(width: float, rise: float) -> float:
     return rise / width if width > 0 else math.inf if rise > 0 else 0.0
 
 
-def _sums_to_the_end(values: Floats, owner: _Indices, longest: int) -> Floats:
+def _sums_to_the_end(values: Floats, owner: Indices, longest: int) -> Floats:
     """Σ of the values from each place to the end of its block, by doubling: few roundings and no differences."""
     sums, distance = values, 1
     while distance < longest:

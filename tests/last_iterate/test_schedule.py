@@ -149,6 +149,17 @@ def test_one_sided_shifts_on_a_constant_schedule_are_the_closed_form(m, diameter
     assert bound.mu == pytest.approx(alpha * math.sqrt(energy) / setting.noise, rel=1e-8)
 
 
+def test_where_every_epsilon_is_zero_the_smallest_mu_is_the_answer() -> None:
+    plan = schedule.read_schedule("step,lr,sigma\n1,1.7,900\n2,1.2,1500\n", name="s.csv")
+    losses = {"strong_convexity": 0.0, "smoothness": 1.0}
+    request = Request(algorithm="gd", sensitivity=1.0, n=500, steps=2, schedule=plan, delta=1e-4, **losses)
+    guarantee = analyse(request).guarantee
+    assert guarantee.epsilon == 0
+    # Nothing contracts, and the first step has the larger slope s/w²: both injections over both noises.
+    exact = 2.9 / 500 / math.hypot(1.7 * 900, 1.2 * 1500)
+    assert guarantee.mu == pytest.approx(exact, rel=1e-12)
+
+
 def test_a_schedule_claims_no_lower_bound_that_only_constant_runs_have() -> None:
     plan = schedule.read_schedule("step,lr,sigma\n1,0.5,1\n50,0.1,4\n", name="s.csv")
     request = Request(
