@@ -91,8 +91,20 @@ def _conditions(setting: Setting) -> tuple[str, ...]:
 
 
 def _best_shifts(setting: Setting, course: _Course) -> Bound:
-    records = range(min(setting.batches, setting.steps))
-    energy, tau = max(_energy_of_record(setting, course, first) for first in records)
+    length = setting.batches
+    widths, late_widths = _between_uses(course.widths, length)
+    found = []
+    for first in range(min(length, setting.steps)):  # the record is used at step first + 1, first + 1 + l, …
+        rises = course.rises[first::length]
+        intervals = np.s_[: rises.size, first]
+        energy, tau = least_energy(widths[intervals], rises), first  # nothing has been injected before the first use
+        if course.distances is not None:
+            distances = course.distances[first::length]
+            constrained, start = best_start(widths[intervals], rises, late_widths[intervals], distances)
+            if constrained < energy:
+                energy, tau = constrained, first + start * length + 1
+        found.append((energy, tau))
+    energy, tau = max(found)
     return Bound(
         name=SHIFTED,
         theorem="Bok et al., Theorem C.3 at its optimum over all shifts, step by step",
@@ -102,17 +114,12 @@ def _best_shifts(setting: Setting, course: _Course) -> Bound:
     )
 
 
-def _energy_of_record(setting: Setting, course: _Course, first: int) -> tuple[float, int]:
-    """Least energy over shifts and starts for the record whose batch comes at step first + 1, first + 1 + l, …"""
-    uses = np.arange(first, setting.steps, setting.batches)
-    widths, rises = np.add.reduceat(course.widths, uses), course.rises[uses]
-    found = (least_energy(widths, rises), first)  # nothing has been injected before the first use
-    if course.distances is not None:
-        others = course.widths.copy()
-        others[uses] = 0.0
-        energy, start = best_start(widths, rises, np.add.reduceat(others, uses), course.distances[uses])
-        found = min(found, (energy, int(uses[start]) + 1))
-    return found
+def _between_uses(widths: Floats, length: int) -> tuple[Floats, Floats]:
+    """Σ of the widths from each use to before the next, and without the step of the use itself: uses × records."""
+    cycles = np.append(widths, np.zeros(-widths.size % length)).reshape(-1, length)
+    here_on = np.cumsum(cycles[:, ::-1], axis=1)[:, ::-1]
+    before = np.pad(np.cumsum(cycles, axis=1)[1:, :-1], ((0, 1), (1, 0)))  # of the following cycle
+    return here_on + before, np.pad(here_on[:, 1:], ((0, 0), (0, 1))) + before
 
 
 def _stochastic(setting: Setting, rates: Floats, sigmas: Floats, delta: float) -> list[Bound]:
