@@ -97,12 +97,14 @@ def _best_shifts(setting: Setting, course: _Course) -> Bound:
     for first in range(min(length, setting.steps)):  # the record is used at step first + 1, first + 1 + l, …
         rises = course.rises[first::length]
         intervals = np.s_[: rises.size, first]
-        energy, tau = least_energy(widths[intervals], rises), first  # nothing has been injected before the first use
+        energy, tau = math.inf, first
         if course.distances is not None:
             distances = course.distances[first::length]
-            constrained, start = best_start(widths[intervals], rises, late_widths[intervals], distances)
-            if constrained < energy:
-                energy, tau = constrained, first + start * length + 1
+            energy, start = best_start(widths[intervals], rises, late_widths[intervals], distances)
+            tau = first + start * length + 1
+        # From the first use on: nothing has been injected before. No less than everything spread over all the noise.
+        if float(rises.sum()) ** 2 < energy * float(widths[intervals].sum()):
+            energy, tau = min((energy, tau), (least_energy(widths[intervals], rises), first))
         found.append((energy, tau))
     energy, tau = max(found)
     return Bound(

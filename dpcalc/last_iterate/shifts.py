@@ -60,14 +60,16 @@ def _blocks(widths: Floats, rises: Floats) -> Indices:
         if first.size == starts.size:
             return starts
         starts, widths, rises = starts[first], np.add.reduceat(widths, first), np.add.reduceat(rises, first)
-    stack: list[tuple[int, float, float]] = []
-    for block in zip(starts.tolist(), widths.tolist(), rises.tolist(), strict=True):
+    stack: list[tuple[float, int, float, float]] = []
+    blocks = zip(_slopes(widths, rises).tolist(), starts.tolist(), widths.tolist(), rises.tolist(), strict=True)
+    for block in blocks:
         pooled = block
-        while stack and _slope(*stack[-1][1:]) >= _slope(*pooled[1:]):
-            start, width, rise = stack.pop()
-            pooled = (start, width + pooled[1], rise + pooled[2])
+        while stack and stack[-1][0] >= pooled[0]:
+            _, start, width, rise = stack.pop()
+            width, rise = width + pooled[2], rise + pooled[3]
+            pooled = (_slope(width, rise), start, width, rise)
         stack.append(pooled)
-    return np.array([start for start, _, _ in stack])
+    return np.array([start for _, start, _, _ in stack])
 
 
 def _slope(width: float, rise: float) -> float:

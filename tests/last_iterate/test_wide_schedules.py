@@ -143,6 +143,25 @@ def test_the_bound_is_the_optimum_and_never_below_it(seed) -> None:
         assert mu <= root(energy) * (1 + 1e-12)
 
 
+def test_roundings_that_all_go_the_wrong_way_are_paid_for() -> None:
+    """Each small width is six tenths of an ulp of the sum so far, so that every addition rounds up."""
+    steps = 3000
+    rates = np.append(1.0, np.full(steps - 1, 1e-3))  # the record of the first step is the worst off
+    sigmas = np.append(np.full(steps - 1, math.sqrt(0.6 * 2.0**-52)), 1.0) / rates
+    run = Run(
+        rates=rates.tolist(),
+        sigmas=sigmas.tolist(),
+        strong_convexity=0.0,
+        smoothness=1.0,
+        sensitivity=2.0,
+        batches=steps,
+    )
+    noise = sum((Fraction(rate) * Fraction(sigma)) ** 2 for rate, sigma in zip(run.rates, run.sigmas, strict=True))
+    mu = bound(run)
+    assert Fraction(mu) ** 2 * noise >= 4
+    assert mu <= 2 / math.sqrt(noise) * (1 + 4e-12)
+
+
 def test_a_quiet_last_step_pays_for_itself_however_loud_the_others_are() -> None:
     for loud in (1e3, 1e9, 1e15, 1e30, 1e100):
         run = Run(
