@@ -21,8 +21,7 @@ from dpcalc.last_iterate.setting import Setting
 from dpcalc.last_iterate.shifts import best_start, least_energy
 
 _MOST_LEVELS = 10  # different noise levels that random batches are composed of; more are rounded to the safe side
-_FORGOTTEN = 1e-290  # what is left of a step that is as good as forgotten: less is not trusted to be accurate
-_LARGEST = 1e150  # the most noise, relative to that of the last step, that is made use of
+_LOUDEST = 1e150  # the most noise, relative to that of the last step, that is made use of: its square is still a number
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,7 +29,8 @@ class _Course:
     """Per step k, weighed by what is left of it at the end, A_k = c_{k+1}⋯c_t, in units that cannot overflow.
 
     `rises` are A_k s_k in units of the largest s, `distances` are A_k D in the same (None without a constraint),
-    `widths` are (A_k w_k)² in units of the last w². Rounded to the safe side where A_k is too small to be accurate.
+    `widths` are (A_k w_k)² in units of the last w². The last width is 1 and slopes only rise, so what underflows on the
+    way to 10⁻³⁰⁸ is that much less than the energy, and is paid for by any rounding.
     """
 
     rises: Floats
@@ -45,12 +45,12 @@ def _course(setting: Setting, rates: Floats, sigmas: Floats) -> _Course:
     left = np.append(np.cumprod(factors[:0:-1])[::-1], 1.0)
     injections, noises = rates * setting.sensitivity / setting.batch, rates * sigmas
     largest, last = float(injections.max()), float(noises[-1])
-    kept = np.maximum(left, _FORGOTTEN)
-    noise_left = np.minimum(left * (noises / last), _LARGEST)
+    with np.errstate(over="ignore", under="ignore"):
+        widths = (left * np.minimum(noises / last, _LOUDEST)) ** 2
     return _Course(
-        rises=np.maximum(kept * (injections / largest), _FORGOTTEN),
-        widths=np.where((left > _FORGOTTEN) & (noise_left > 1 / _LARGEST), noise_left, 0.0) ** 2,
-        distances=None if setting.diameter is None else kept * (setting.diameter / largest),
+        rises=left * (injections / largest),
+        widths=widths,
+        distances=None if setting.diameter is None else left * (setting.diameter / largest),
         unit=largest / last,
     )
 
@@ -73,14 +73,16 @@ def bounds(setting: Setting, schedule: Schedule, delta: float) -> list[Bound]:
 
 def _composition(setting: Setting, sigmas: Floats) -> Bound:
     """√Σ(L/(bσ_k))² over the uses of the worst record, for any loss."""
-    squares = (setting.sensitivity / (setting.batch * sigmas)) ** 2
+    mus = setting.sensitivity / (setting.batch * sigmas)
+    largest = float(mus.max())  # in units of which no square overflows
+    squares = (mus / largest) ** 2
     by_record = np.append(squares, np.zeros(-squares.size % setting.batches)).reshape(-1, setting.batches)
     theorem = "Bok et al., Theorem 4.1" if setting.batches == 1 else "Bok et al., Theorem 4.4"
     return Bound(
         name=COMPOSITION,
         theorem=f"{theorem}, step by step",
         conditions=("any loss",),
-        mu=math.sqrt(float(by_record.sum(axis=0).max())) * _rounding(setting.steps),
+        mu=math.sqrt(float(by_record.sum(axis=0).max())) * largest * _rounding(setting.steps),
     )
 
 

@@ -162,6 +162,28 @@ def test_roundings_that_all_go_the_wrong_way_are_paid_for() -> None:
     assert mu <= 2 / math.sqrt(noise) * (1 + 4e-12)
 
 
+@pytest.mark.parametrize("contracting", [0.0, 0.9999999])
+def test_what_cannot_be_represented_is_rounded_up(contracting) -> None:
+    """Noise beyond 10¹⁵⁴ times the last one, whose square is no number; and steps that keep 10⁻⁷ of the distance each."""
+    steps = 30
+    sigmas = np.full(steps, 0.3)
+    sigmas[[0, steps // 2, -2]] = 1e180
+    run = Run(
+        rates=[1.0] * steps,
+        sigmas=sigmas.tolist(),
+        strong_convexity=contracting,
+        smoothness=1.0,
+        sensitivity=2.0,
+        batches=2,
+        diameter=5.0,
+    )
+    mu = bound(run)
+    assert Fraction(mu) ** 2 >= run.energy()
+    assert mu <= root(run.energy()) * (1 + 1e-12)
+    loud_last = replace(run, sigmas=[*run.sigmas[:-1], 1e-180], batches=3, diameter=None)
+    assert 2e180 <= bound(loud_last) < 2e180 * (1 + 1e-12)
+
+
 def test_a_quiet_last_step_pays_for_itself_however_loud_the_others_are() -> None:
     for loud in (1e3, 1e9, 1e15, 1e30, 1e100):
         run = Run(
