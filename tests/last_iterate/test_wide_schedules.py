@@ -164,7 +164,7 @@ def test_roundings_that_all_go_the_wrong_way_are_paid_for() -> None:
 
 @pytest.mark.parametrize("contracting", [0.0, 0.9999999])
 def test_what_cannot_be_represented_is_rounded_up(contracting) -> None:
-    """Noise beyond 10¹⁵⁴ times the last one, whose square is no number; and steps that keep 10⁻⁷ of the distance each."""
+    """Noise beyond 10¹⁵⁴ times the last one, whose square is no number; steps that keep 10⁻⁷ of the distance."""
     steps = 30
     sigmas = np.full(steps, 0.3)
     sigmas[[0, steps // 2, -2]] = 1e180
