@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 
 from dpcalc.cli import options
 from dpcalc.errors import DpcalcError, InputError
+from dpcalc.files import STANDARD_STREAM, check_writable
 from dpcalc.guarantee import Budget, Result
 
 _SHARED: dict[str, tuple[Any, Any]] = {
@@ -52,6 +53,8 @@ def command(*, example: str, name: str | None = None) -> Callable[[Callable[...,
             shared = {key: arguments.pop(key) for key in _SHARED}
             limits = Budget(**{key: shared[key] for key in _LIMITS})
             format = _format(shared)
+            if shared["output"] not in (None, STANDARD_STREAM):
+                check_writable(shared["output"])
             try:
                 told = {"limits": limits, "prior": shared["prior"]}
                 result = function(**arguments, **{key: told[key] for key in wanted})

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
 import sys
-import tempfile
 import textwrap
-from pathlib import Path
 
 from dpcalc.cli import streams
+from dpcalc.files import write_text
 from dpcalc.guarantee import Result
 from dpcalc.render import render
 from dpcalc.report import verdict_line
@@ -29,7 +26,7 @@ def emit(result: Result, format: str, output: str | None, *, quiet: bool = False
         if on_screen:
             streams.write(_plain_json(text) if format == "json" and not streams.can_write(text) else text)
         else:
-            write_atomically(Path(str(output)), text)
+            write_text(str(output), text)
     if format not in ("github", "junit") or not on_screen:
         tell_beside(result, verdicts=not drawn)
 
@@ -83,19 +80,3 @@ def _plain_json(text: str) -> str:
     import json
 
     return json.dumps(json.loads(text), indent=2) + "\n"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file that is either complete or not there: a temporary neighbour, then a rename."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise

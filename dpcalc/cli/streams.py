@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from dpcalc.errors import DpcalcError
+from dpcalc.errors import WriteError
 
 _SPELT = {
     "ε": "eps", "δ": "delta", "μ": "mu", "µ": "mu", "ρ": "rho", "σ": "sigma", "α": "alpha", "η": "eta", "τ": "tau",
@@ -18,12 +18,6 @@ _SPELT = {
     "‖": "||", "→": "->", "←": "<-", "⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")", "█": "#", "░": ".", "∂": "d",
 }  # fmt: skip
 _HANDLER = "dpcalc.spelt"
-
-
-class OutputError(DpcalcError):
-    """The answer is there, but it could not be written (exit code 3)."""
-
-    exit_code = 3
 
 
 def _spell(error: UnicodeError) -> tuple[str, int]:
@@ -51,7 +45,7 @@ def prepare() -> None:
 def write(text: str) -> None:
     """Write to standard output. A reader that has left is no error; a full disk or a closed stream is one."""
     if sys.stdout is None:
-        raise OutputError("standard output is closed, so that the result could not be written")
+        raise WriteError("standard output is closed, so that the result could not be written")
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -59,7 +53,7 @@ def write(text: str) -> None:
         abandon(sys.stdout)
     except OSError as error:
         abandon(sys.stdout)
-        raise OutputError(f"standard output: {error.strerror or error}; the result could not be written") from None
+        raise WriteError(f"standard output: {error.strerror or error}; the result could not be written") from None
 
 
 def tell(text: str) -> None:
