@@ -167,7 +167,8 @@ def _table(composition: Composition) -> Section:
     if len(costs) > _ROWS:
         rows.append((f"and {len(costs) - _ROWS:,} more", "", "", "", ""))
     columns = ("mechanism", "type", "count", "its own ε", "share")
-    note = "share: of the total Rényi divergence at the order that decides"
+    pure = composition.guarantee.delta == 0
+    note = "share: of the sum" if pure else "share: of the total Rényi divergence at the order that decides"
     return Section(title="What each mechanism costs", columns=columns, rows=tuple(rows), note=note)
 
 

@@ -59,7 +59,8 @@ class LazyGroup(TyperGroup):
 
     def get_help(self, _ctx: Any) -> str:
         wide = max(map(len, COMMANDS))
-        return _HELP.format(commands="\n".join(f"  {name:{wide}}  {line}" for name, line in COMMANDS.items())).rstrip()
+        lines = "\n".join(f"  {name:{wide}}  {line}" for name, line in COMMANDS.items())
+        return streams.spelt(_HELP.format(commands=lines).rstrip())
 
 
 # Plain help at the top: `dpcalc --help` must not wait for Rich. Each command has its own, drawn by Rich.
