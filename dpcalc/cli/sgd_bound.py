@@ -295,6 +295,3 @@ def _solved(request: Request, target: float, *, unknown: Unknown | None) -> Resu
     noise: float = getattr(analysis.request, unknown)
     headline = f"The least noise within ε = {target:g} is {unknown.replace('_', ' ')} {rounded_up(noise)}."
     return single_result(analysis, solution={"solution": noise, "solved_for": unknown}, headline=headline)
-
-
-app = sgd_bound

@@ -54,6 +54,7 @@ class Analysis:
             "tau": bound.tau,
             "best": bound.name,
             "bounds": [each.row() for each in self.evaluated],
+            "request": self.request.stored(),
         }
         if (clip := self.request.clip) is not None:
             details |= {"clip": clip, "noise_multiplier": 2 * setting.noise_over_sensitivity}
