@@ -71,9 +71,9 @@ class Model:
         with np.errstate(all="ignore"):
             outputs = self.outputs(parameters, x)
             if self.reconstructs:
-                gaps = outputs.reshape(len(x), -1).astype(np.float64) - x.reshape(len(x), -1)
-                found = float(np.mean(gaps * gaps))
-                return found if found == found else math.inf
+                gaps = outputs.reshape(len(x), -1) - x.reshape(len(x), -1)
+                found = float(np.mean(gaps * gaps, dtype=np.float64))
+                return math.inf if math.isnan(found) else found
         return float(np.mean(outputs.argmax(axis=1) == y))
 
     def views(self, parameters: NDArray[Any]) -> list[list[Any]]:
