@@ -25,7 +25,10 @@ ASSUMPTIONS = (
     "the number of training records and of classes, the batch size and every hyperparameter are public",
     "test records, and whatever is measured on them, are public",
 )
-_SEATS = "a batch sits in {slots} slots at random, and δ includes the chance that more records are drawn"
+_SEATS = (
+    "a batch sits in {slots} slots at random, and δ includes the chance that more records are drawn, for which no finite "
+    "μ, ρ or RDP is claimed"
+)
 _SAMPLERS = {"gd": "none", "cgd": "cyclic", "sgd": "none"}
 
 
@@ -94,8 +97,12 @@ def _composed(parts: Parts, plan: Plan) -> Guarantee:
     from dpcalc.accounting.compose import compose
 
     composed = compose(parts, delta=plan.delta)
-    seats = () if plan.overflow == 0 else (_SEATS.format(slots=plan.slots),)
-    return replace(composed, assumptions=(*composed.assumptions, *ASSUMPTIONS, *seats))
+    if plan.overflow == 0:
+        return replace(composed, assumptions=(*composed.assumptions, *ASSUMPTIONS))
+    # The overflow is no promise of somebody else: it is proved, so it needs none of the assumptions of a declared one.
+    declared = {line for mechanism, _ in parts if mechanism.type == "dp" for line in mechanism.assumptions()}
+    kept = (line for line in composed.assumptions if line not in declared)
+    return replace(composed, assumptions=(*kept, *ASSUMPTIONS, _SEATS.format(slots=plan.slots)))
 
 
 def _filter_guarantee(plan: Plan) -> Guarantee:
