@@ -147,10 +147,8 @@ def _by_composition(claims: Sequence[Claim], releases: Sequence[Release], until:
     step = _first_step(releases, max(claim.epsilon for claim in claims), delta)
     while None in found.values():
         begun = time.process_time()
-        grids = [
-            None if laws is None else on_grid(laws, step, delta) for laws in (outer, inner if inner != outer else None)
-        ]
-        grids[1] = grids[0] if inner == outer else grids[1]
+        first = None if outer is None else on_grid(outer, step, delta)
+        second = first if inner == outer else None if inner is None else on_grid(inner, step, delta)
         step /= 2
         is_last = time.process_time() + 3 * (time.process_time() - begun) > until or _is_too_fine(releases, step)
         for claim in [claim for claim, finding in found.items() if finding is None]:

@@ -152,8 +152,6 @@ _BASES: Mapping[str, Callable[[Mapping[str, Any]], _Base]] = {
         laws.discrete_gaussian(_value(entry, "sigma"), int(entry["sensitivity"]), ctx.prec)
     ),
     "discrete-laplace": _discrete_laplace,
-        laws.discrete_laplace(_value(entry, "scale"), int(entry["sensitivity"]))
-    ),
     "randomized-response": _randomized_response,
     "dp": lambda entry: _exactly(laws.two_points(_value(entry, "epsilon"), arb(float(entry.get("delta", 0.0))))),
     "exponential": _exponential,
