@@ -52,11 +52,11 @@ def release(entry: Mapping[str, Any], adjacency: str) -> Release:
     return sample(base, rate, count)
 
 
-def _unsampled(base: _Base, rate: arb, count: int) -> Release:
+def _unsampled(base: _Base, _: arb, count: int) -> Release:
     return Release(base.law, base.attained, count, base.mu, base.attained_mu)
 
 
-def _shuffled(base: _Base, rate: arb, count: int) -> Release:  # noqa: ARG001
+def _shuffled(base: _Base, _: arb, count: int) -> Release:
     return Release(base.law, None, count)
 
 

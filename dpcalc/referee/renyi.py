@@ -21,8 +21,18 @@ def confirms(entries: Sequence[Mapping[str, Any]], adjacency: str, epsilon: floa
     best = max(margins, key=lambda alpha: margins[alpha])
     if margins[best] > 0:
         return True
-    near = [best * 1.2 ** (k / 20) for k in range(-20, 21)]
-    return any(_margin(entries, adjacency, alpha, epsilon, delta) > 0 for alpha in near if alpha > 1)
+    ordered = sorted(margins)
+    place = ordered.index(best)
+    low, high = ordered[max(place - 1, 0)], ordered[min(place + 1, len(ordered) - 1)]
+    for _ in range(60):  # the margin has one maximum between orders that are known
+        first, second = low + 0.382 * (high - low), low + 0.618 * (high - low)
+        values = [_margin(entries, adjacency, alpha, epsilon, delta) for alpha in (first, second)]
+        if max(values) > 0:
+            return True
+        if max(values) == -math.inf or high - low < 1e-9 * high:
+            return False
+        low, high = (first, high) if values[0] < values[1] else (low, second)
+    return False
 
 
 def _margin(entries: Sequence[Mapping[str, Any]], adjacency: str, alpha: float, epsilon: float, delta: float) -> float:
