@@ -17,6 +17,7 @@ from dpcalc.referee.laws import Law, gaussian, profile
 
 Verdict = Literal["confirmed", "contradicted", "not-checked"]
 MOST_POINTS = 200_000
+_LAST_DIGITS = 1e-14  # a ball that touches the claim from below cannot be told from one that crosses it
 _NEARLY = 2e-3  # a bound that stands when it is moved by so much of itself is confirmed to that accuracy
 
 
@@ -124,7 +125,7 @@ def _gaussian_bounds(parts: Sequence[tuple[arb | None, int]], claim: Claim) -> B
 def _verdict(claim: Claim, dominating: Bounds | None, attained: Bounds | None) -> Finding | None:
     """What bounds on the δ of the dominating laws, and of those that are attained, say about a claim."""
     if claim.side == "upper":
-        if dominating is not None and dominating.upper <= claim.delta:
+        if dominating is not None and dominating.upper <= claim.delta * (1 + _LAST_DIGITS):
             return Finding("confirmed", f"δ at ε = {claim.epsilon:.9g} is at most {dominating.upper:.6g}")
         if attained is not None and attained.lower > claim.delta:
             return Finding("contradicted", f"δ at ε = {claim.epsilon:.9g} is at least {attained.lower:.9g}")

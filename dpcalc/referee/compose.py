@@ -198,8 +198,8 @@ def discretised(law: Law, step: arb, low: int, high: int) -> Composed:
         nearest = round(float(place.mid())) - low
         p_cells[nearest] += p
         q_cells[nearest] += q
-    rows = [Row(low, arb_poly(row)) for row in (upper, p_cells, q_cells)]
-    return Composed(step, *rows, p_infinite, q_infinite)
+    whole, p_row, q_row = (Row(low, arb_poly(row)) for row in (upper, p_cells, q_cells))
+    return Composed(step, whole, p_row, q_row, p_infinite, q_infinite)
 
 
 def _split(upper: list[arb], ends: tuple[int, int], points: Callable[[int], arb], p: arb, q: arb) -> None:
