@@ -26,8 +26,8 @@ ASSUMPTIONS = (
     "test records, and whatever is measured on them, are public",
 )
 _SEATS = (
-    "a batch sits in {slots} slots at random, and δ includes the chance that more records are drawn, for which no finite "
-    "μ, ρ or RDP is claimed"
+    "a batch sits in {slots} slots at random, and δ includes the chance that more records are drawn, for which no "
+    "finite μ, ρ or RDP is claimed"
 )
 _SAMPLERS = {"gd": "none", "cgd": "cyclic", "sgd": "none"}
 
