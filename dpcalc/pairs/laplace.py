@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc.arrays import Complexes, Floats
+from dpcalc.elementary import exp_remainder
 from dpcalc.pairs.base import Pair, cells_from_tails
-from dpcalc.pairs.moments import ROUNDING, exp_remainder
+from dpcalc.pairs.moments import ROUNDING
 
 
 @dataclass(frozen=True)

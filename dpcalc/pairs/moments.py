@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcalc.arrays import Floats
+from dpcalc.elementary import exp_remainder
 
 if TYPE_CHECKING:
     from dpcalc.pairs.base import Pair
@@ -22,12 +23,6 @@ ROUNDING = 2.0**-46
 _LARGEST_EXPONENT = 600.0
 _TOGETHER = 400_000  # values held at once
 _EVEN, _FINE = 1500, 400  # edges over the whole range, and towards each end of it
-
-
-def exp_remainder(z: Floats) -> Floats:
-    """e^z - 1 - z without cancellation."""
-    series = z * z / 2 * (1 + z / 3 * (1 + z / 4 * (1 + z / 5 * (1 + z / 6 * (1 + z / 7 * (1 + z / 8))))))
-    return np.where(np.abs(z) < 0.02, series, np.expm1(z) - z)
 
 
 def log_mean_excess(weights: Floats, losses: Floats, powers: Floats) -> Floats:

@@ -20,7 +20,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from dpcalc.arrays import Floats
-from dpcalc.pairs.moments import ROUNDING, exp_remainder, mixed_losses
+from dpcalc.elementary import exp_remainder
+from dpcalc.pairs.moments import ROUNDING, mixed_losses
 
 _REACH = 12.0  # standard deviations beyond the outermost maximum
 _DIGITS = 44.0  # e^-44 is below the rounding of the sum
