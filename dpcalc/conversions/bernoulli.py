@@ -69,6 +69,8 @@ class RenyiRegion:
             (a, b, c), (left, top, right) = np.exp(log_x[three]), y[three]
             # Rounded values may be out of line by so much.
             noise = 2 * _ROUNDING * top
+            if not a < b < c:
+                return float(scores[best] + noise)
             to_left = top - max(right - top - noise, 0.0) / (c - b) * (b - a)
             to_right = top + (top - left + noise) / (b - a) * (c - b)
             upper = score(np.array([to_left, top, min(to_right, 1.0)]), log_x[three])
@@ -97,7 +99,8 @@ class RenyiRegion:
         """Positive where some divergence is surely above its bound: how far the largest is, between -1 and 1."""
         worst = np.full(first.shape, -np.inf)
         for p, q in ((first, second), (second, first)):
-            worst = np.maximum(worst, (_divergences(p, q, self.orders) / self.bounds).max(axis=-1))
+            # What cannot be computed rules nothing out.
+            worst = np.fmax(worst, np.fmax.reduce(_divergences(p, q, self.orders) / self.bounds, axis=-1))
         return np.asarray(np.clip(worst - (1 + _ROUNDING), -1.0, 1.0))
 
 
