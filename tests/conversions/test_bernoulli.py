@@ -97,3 +97,13 @@ def test_several_orders_are_no_worse_than_each_and_better_than_the_chords() -> N
     for delta in (1e-3, 1e-6):
         assert both.epsilon(delta) <= min(single.epsilon(delta) for single in singles) * (1 + 1e-9)
     assert both.advantage() <= min(single.advantage() for single in singles) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("orders", "bounds"), [((8.0,), (0.3,)), ((2.0, 20.0), (0.07, 0.4)), ((1.4,), (1.8,))])
+def test_the_whole_profile_is_above_every_pair_and_near_the_best(orders: tuple, bounds: tuple) -> None:
+    region = RenyiRegion(np.array(orders), np.array(bounds))
+    epsilons = np.array([0.0, 0.07, 0.6, 1.9])
+    for epsilon, delta in zip(epsilons, region.profile(epsilons), strict=True):
+        for rate in np.exp(np.linspace(-14, -0.2, 12)):
+            assert delta >= region.true_positive_rate(float(rate)) * (1 - 1e-12) - math.exp(epsilon) * rate
+        assert delta <= region.delta(float(epsilon)) * 1.01
