@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -145,6 +146,10 @@ class _Renyi(Notion):
         return min(self.region().true_positive_rate(false_positive_rate), shifted * (1 + 1e-15))
 
     def advantage(self) -> float:
+        return self._advantage
+
+    @cached_property
+    def _advantage(self) -> float:
         return min(self.region().delta(0.0), self.delta(0.0))
 
 

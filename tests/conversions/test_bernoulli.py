@@ -76,8 +76,9 @@ def test_one_order_against_published_values() -> None:
 def test_the_advantage_of_zcdp_is_that_of_its_symmetric_pair(rho: float) -> None:
     """a log((1+a)/(1-a)) = ρ: at x = (1-a)/2 the Kullback–Leibler divergence decides."""
     with mpmath.workdps(30):
-        start = math.sqrt(rho / 2) if rho < 1 else 0.8
-        a = mpmath.findroot(lambda a: a * mpmath.log((1 + a) / (1 - a)) - mpmath.mpf(rho), start)
+        half = mpmath.sqrt(mpmath.mpf(rho) / 2)
+        around = (half * mpmath.mpf("0.6"), min(half, 1 - mpmath.mpf("1e-9")))
+        a = mpmath.findroot(lambda a: a * mpmath.log((1 + a) / (1 - a)) - mpmath.mpf(rho), around, solver="anderson")
         bound = ZeroConcentratedDP(parameter=rho).advantage()
         assert a <= bound <= a * (1 + mpmath.mpf("1e-8"))
 
