@@ -18,7 +18,7 @@ _ROUNDING = 1e-15
 _BALANCE = 0.02
 _CLOSE = 0.01
 _REFINEMENTS = 6
-_THIRDS = 9
+_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def risk_from_curve(
@@ -48,18 +48,40 @@ def risk_from_curve(
 
 def least_true_positive_rate(delta_at: Callable[[float], float], false_positive_rate: float) -> float:
     """An upper bound on the TPR at an FPR, by a search along a certified curve δ(ε); any point of it is a bound."""
-    low, high = 0.0, -math.log(false_positive_rate)
     known: dict[float, float] = {}
+    deltas: dict[float, float] = {}
 
     def bound(epsilon: float) -> float:
         if epsilon not in known:
-            known[epsilon] = true_positive_rate(epsilon, delta_at(epsilon), false_positive_rate)
+            deltas[epsilon] = delta_at(epsilon)
+            known[epsilon] = true_positive_rate(epsilon, deltas[epsilon], false_positive_rate)
         return known[epsilon]
 
-    for _ in range(_THIRDS):  # H(t) + tx is convex in t: the better of two inner points says which side to leave
-        left, right = low + (high - low) * 0.382, low + (high - low) * 0.618
-        low, high = (low, right) if bound(left) <= bound(right) else (left, high)
+    def narrow(low: float, high: float, times: int) -> float:
+        """The best point found; H(t) + tx is convex in t: the better of two inner points says which side to leave."""
+        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        for _ in range(times):
+            if bound(left) <= bound(right):
+                high, left, right = right, right - _GOLDEN * (right - low), left
+            else:
+                low, left, right = left, right, left + _GOLDEN * (high - left)
+        return min(known, key=lambda epsilon: known[epsilon])
+
+    likely = _likely_point(delta_at(0.0), false_positive_rate)
+    best = narrow(0.6 * likely, 1.5 * likely, 3)
+    steep = math.exp(best) * false_positive_rate
+    if not _BALANCE * steep <= deltas[best] <= steep / _BALANCE:  # not the curve of anything like a Gaussian
+        narrow(0.0, -math.log(false_positive_rate), 12)
     return min(known.values())
+
+
+def _likely_point(advantage: float, false_positive_rate: float) -> float:
+    """Where a Gaussian of this advantage has its best bound; it says where to look, and no bound depends on it."""
+    from statistics import NormalDist
+
+    mu = 2 * NormalDist().inv_cdf((1 + min(max(advantage, 1e-9), 1 - 1e-9)) / 2)
+    quantile = NormalDist().inv_cdf(1 - false_positive_rate)
+    return max(abs(1.1 * mu * quantile - mu**2 / 2), 1e-3)
 
 
 def _best_rate(delta_at: Callable[[float], float], curve: dict[float, float], rate: float) -> float:

@@ -27,29 +27,23 @@ class Target:
 
     def measure(self, parts: Parts, tolerance: float) -> float:
         """A certified upper bound on the quantity; infinite where there is none."""
-        from dpcalc.accounting.gaussian import composed_mu
-        from dpcalc.accounting.renyi import composed_rho
         from dpcalc.spec.composition import Question
 
-        if self.quantity == "mu":
-            return _or_infinite(composed_mu(parts))
-        if self.quantity == "rho":
-            return _or_infinite(composed_rho(parts))
         if self.quantity == "epsilon":
             return _or_infinite(Question(delta=self.at, tolerance=tolerance).ask(parts).epsilon)
-        if self.quantity == "advantage":
-            return _or_infinite(Question(epsilon=0.0, tolerance=tolerance).ask(parts).delta)
-        return self._true_positive_rate(parts, tolerance)
+        found = Question(epsilon=0.0, tolerance=tolerance).ask(parts)
+        if self.quantity == "tpr":
+            return self._true_positive_rate(parts, found.mu if found.mu_kind == "exact" else None, tolerance)
+        return _or_infinite({"mu": found.mu, "rho": found.rho, "advantage": found.delta}[self.quantity])
 
-    def _true_positive_rate(self, parts: Parts, tolerance: float) -> float:
-        from dpcalc.accounting.gaussian import composed_mu, is_exactly_gaussian
+    def _true_positive_rate(self, parts: Parts, exact_mu: float | None, tolerance: float) -> float:
         from dpcalc.conversions import gdp_tradeoff
         from dpcalc.conversions.attack import least_true_positive_rate
         from dpcalc.spec.composition import Question
 
         assert self.at is not None
-        if is_exactly_gaussian(parts):
-            return float(gdp_tradeoff(_or_infinite(composed_mu(parts)), self.at))
+        if exact_mu is not None:
+            return float(gdp_tradeoff(exact_mu, self.at))
         return least_true_positive_rate(
             lambda epsilon: _or_infinite(Question(epsilon=epsilon, tolerance=tolerance).ask(parts).delta), self.at
         )
