@@ -48,40 +48,33 @@ def risk_from_curve(
 
 def least_true_positive_rate(delta_at: Callable[[float], float], false_positive_rate: float) -> float:
     """An upper bound on the TPR at an FPR, by a search along a certified curve δ(ε); any point of it is a bound."""
-    known: dict[float, float] = {}
-    deltas: dict[float, float] = {}
+    rate = false_positive_rate
+    known = {0.0: delta_at(0.0)}
 
-    def bound(epsilon: float) -> float:
+    def steep(epsilon: float) -> float:
         if epsilon not in known:
-            deltas[epsilon] = delta_at(epsilon)
-            known[epsilon] = true_positive_rate(epsilon, deltas[epsilon], false_positive_rate)
-        return known[epsilon]
+            known[epsilon] = delta_at(epsilon)
+        return math.exp(epsilon) * rate + known[epsilon]
 
-    def narrow(low: float, high: float, times: int) -> float:
-        """The best point found; H(t) + tx is convex in t: the better of two inner points says which side to leave."""
-        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        for _ in range(times):
-            if bound(left) <= bound(right):
-                high, left, right = right, right - _GOLDEN * (right - low), left
-            else:
-                low, left, right = left, right, left + _GOLDEN * (high - left)
-        return min(known, key=lambda epsilon: known[epsilon])
+    def flat(epsilon: float) -> float:
+        steep(epsilon)
+        return -math.exp(-epsilon) * (1 - known[epsilon] - rate)
 
-    likely = _likely_point(delta_at(0.0), false_positive_rate)
-    best = narrow(0.6 * likely, 1.5 * likely, 3)
-    steep = math.exp(best) * false_positive_rate
-    if not _BALANCE * steep <= deltas[best] <= steep / _BALANCE:  # not the curve of anything like a Gaussian
-        narrow(0.0, -math.log(false_positive_rate), 12)
-    return min(known.values())
+    best = _narrowed(steep, 0.0, -math.log(rate), 12)
+    if steep(best) > 0.5:
+        _narrowed(flat, 0.0, -math.log(rate), 8)
+    return min(true_positive_rate(epsilon, delta, rate) for epsilon, delta in known.items())
 
 
-def _likely_point(advantage: float, false_positive_rate: float) -> float:
-    """Where a Gaussian of this advantage has its best bound; it says where to look, and no bound depends on it."""
-    from statistics import NormalDist
-
-    mu = 2 * NormalDist().inv_cdf((1 + min(max(advantage, 1e-9), 1 - 1e-9)) / 2)
-    quantile = NormalDist().inv_cdf(1 - false_positive_rate)
-    return max(abs(1.1 * mu * quantile - mu**2 / 2), 1e-3)
+def _narrowed(function: Callable[[float], float], low: float, high: float, times: int) -> float:
+    """Where a function with one valley is small: the better of two inner points says which side to leave."""
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    for _ in range(times):
+        if function(left) <= function(right):
+            high, left, right = right, right - _GOLDEN * (right - low), left
+        else:
+            low, left, right = left, right, left + _GOLDEN * (high - left)
+    return min(left, right, key=function)
 
 
 def _best_rate(delta_at: Callable[[float], float], curve: dict[float, float], rate: float) -> float:
