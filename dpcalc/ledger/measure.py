@@ -1,0 +1,116 @@
+"""What a filter adds up: μ², ρ, or RDP at several orders with the steps' own δ and their largest loss beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from dpcalc.accounting.renyi import composed_rdp
+from dpcalc.errors import InputError
+from dpcalc.ledger.units import Vector, as_typed, units_up
+from dpcalc.mechanisms.base import Mechanism
+from dpcalc.mechanisms.declared import DeclaredDP
+
+Parts = tuple[tuple[Mechanism, int], ...]
+Kind = Literal["gdp", "zcdp", "rdp"]
+
+# μ and ρ of a mechanism are doubles a few roundings from the truth; their squares are widened by more than that.
+_WIDER = 1 + Fraction(1, 1 << 49)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One way to add up costs. The components of "rdp" are R at each order, then Σδ_t, then Σb_t (largest losses)."""
+
+    kind: Kind
+    orders: tuple[float, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What totals in this measure are kept under."""
+        return self.kind if not self.orders else f"rdp:{','.join(f'{order!r}' for order in self.orders)}"
+
+    @property
+    def nothing(self) -> Vector:
+        """The cost of nothing."""
+        return (0,) * (len(self.orders) + 2 if self.kind == "rdp" else 1)
+
+    def cost(self, parts: Parts) -> Vector:
+        """What releases cost together, every component rounded up; raises where a filter of this kind knows none."""
+        return _cost(self, parts)
+
+
+@lru_cache(maxsize=4096)
+def _cost(measure: Measure, parts: Parts) -> Vector:
+    if measure.kind == "gdp":
+        return (units_up(sum(count * _squared_mu(mechanism) for mechanism, count in parts) * _WIDER),)
+    if measure.kind == "zcdp":
+        return (units_up(sum(count * _rho(mechanism) for mechanism, count in parts) * _WIDER),)
+    return _renyi_cost(measure.orders, parts)
+
+
+def _squared_mu(mechanism: Mechanism) -> Fraction:
+    mu = mechanism.gdp()
+    if mu is None or not math.isfinite(mu):
+        raise InputError(
+            f"no finite μ is known for {_called(mechanism)}, and this budget has a GDP filter; "
+            "a budget with --filter rdp can take it"
+        )
+    return Fraction(mu) ** 2
+
+
+def _rho(mechanism: Mechanism) -> Fraction:
+    rho = mechanism.zcdp()
+    if rho is None or not math.isfinite(rho):
+        raise InputError(f"no finite ρ is known for {_called(mechanism)}, and this budget is one of zCDP")
+    return Fraction(rho)
+
+
+def _called(mechanism: Mechanism) -> str:
+    return str(mechanism.spec()["type"])
+
+
+def _renyi_cost(orders: tuple[float, ...], parts: Parts) -> Vector:
+    split = [(*_without_failure(mechanism), count) for mechanism, count in parts]
+    at = np.array(orders, dtype=np.float64)
+    divergences = composed_rdp([(mechanism, count) for mechanism, _, count in split])(at)
+    failure = sum(count * as_typed(delta) for _, delta, count in split)
+    loss = _total_loss((mechanism, count) for mechanism, _, count in split)
+    if not np.isfinite(divergences).any() and loss == math.inf:
+        names = ", ".join(sorted({_called(mechanism) for mechanism, _ in parts}))
+        raise InputError(
+            f"{names}: no Rényi divergence is finite at any order of this budget, so its filter cannot charge it; "
+            "state what it guarantees as {type: dp, epsilon: …, delta: …}"
+        )
+    return (*(units_up(float(value)) for value in divergences), units_up(failure), units_up(loss))
+
+
+def _without_failure(mechanism: Mechanism) -> tuple[Mechanism, float]:
+    """A mechanism that may fail with probability δ as one that does not, and that δ.
+
+    (ε,δ)-DP is ε-DP but for a part of mass δ, the same in both directions (Kairouz, Oh, Viswanath 2015).
+    """
+    if not isinstance(mechanism, DeclaredDP) or mechanism.delta == 0:
+        return mechanism, 0.0
+    return DeclaredDP(epsilon=mechanism.epsilon, adjacency=mechanism.adjacency), mechanism.delta
+
+
+def _total_loss(parts: Iterable[tuple[Mechanism, int]]) -> Fraction | float:
+    """An upper bound on the sum of the losses: Σε_t of pure mechanisms, infinite as soon as one is not."""
+    total = Fraction(0)
+    for mechanism, count in parts:
+        epsilon = _largest_loss(mechanism)
+        if epsilon == math.inf:
+            return math.inf
+        total += count * as_typed(epsilon)
+    return total
+
+
+def _largest_loss(mechanism: Mechanism) -> float:
+    return float(getattr(mechanism, "epsilon", math.inf))
