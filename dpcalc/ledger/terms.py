@@ -143,14 +143,13 @@ class Terms:
             return 0.0
         if self.measure.kind != "rdp":
             return min(float_up(math.ceil(Fraction(total[0] << 100, max(self.limit, 1)))), 1.0)
-        low, high = 1, 2
+        low, high = Fraction(1), Fraction(2)
         while high < 1 << 60 and self.fits(_scaled(total, high)):
             low, high = high, high * 2
-        low, high = low << 12, high << 12
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.fits(_scaled(total, middle, 12)) else (low, middle)
-        return min((1 << 12) / low, 1.0)
+        for _ in range(12):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.fits(_scaled(total, middle)) else (low, middle)
+        return float(1 / low)
 
     def spent(self, total: Vector) -> dict[str, float]:
         """What the sums so far amount to, rounded up; the guarantee is the whole budget, whatever was spent of it."""
@@ -259,9 +258,7 @@ class Terms:
 
     def assumptions(self) -> tuple[str, ...]:
         """What must hold for the guarantee that no program can check."""
-        lines = [f"the unit of privacy is one {self.unit}: nobody has more than one", *ASSUMPTIONS]
-        if self.unit == "person":
-            lines[0] = "one record is one person"
+        lines = [f"every spec is stated for all that one {self.unit} contributes to the data", *ASSUMPTIONS]
         if self.parts:
             lines.append(PARTITION.format(parts=", ".join(self.parts), unit=self.unit))
         return tuple(lines)
@@ -283,8 +280,8 @@ def _root_up(units: int) -> float:
     return float_up(root if root * root == units << 100 else root + 1)
 
 
-def _scaled(total: Vector, factor: int, bits: int = 0) -> Vector:
-    return tuple(-(-(value * factor) >> bits) if bits == 0 else -((-value * factor) >> bits) for value in total)
+def _scaled(total: Vector, factor: Fraction) -> Vector:
+    return tuple(math.ceil(value * factor) for value in total)
 
 
 def check_terms(terms: Terms) -> None:

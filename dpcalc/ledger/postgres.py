@@ -1,0 +1,147 @@
+"""A ledger in PostgreSQL, for several machines: writers take turns by a row lock and wait together for the disk.
+
+A commit gives up the lock before it is flushed (asynchronous commit); the spend is answered only after a second, empty
+transaction has been flushed behind it. The log is flushed in order, so whatever was answered, and all that it was
+decided upon, is on the disk; and many writers share one flush.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+
+from dpcalc.errors import InputError
+from dpcalc.ledger.store import LAYOUT, NAMES, TABLES, StorageError, Store
+
+_PATIENCE = 30
+_CONNECT = 10
+
+
+class Postgres(Store):
+    """A ledger in the schema that the connection finds first."""
+
+    def __init__(self, url: str, *, write: bool, create: bool = False) -> None:
+        self.shown, self._secrets = without_password(url)
+        try:
+            import psycopg
+        except ImportError:
+            raise InputError("a PostgreSQL ledger needs the extra: pip install 'dpcalc-budget[postgres]'") from None
+        self._driver = psycopg
+        settings: dict[str, Any] = {"autocommit": True, "connect_timeout": _CONNECT, "application_name": "dpcalc"}
+        with self._told():
+            self._connection = psycopg.connect(url, **settings, tcp_user_timeout=1000 * _PATIENCE)
+            self._connection.execute(f"SET lock_timeout = '{_PATIENCE}s'")
+            self._connection.execute(f"SET default_transaction_read_only = {'off' if write else 'on'}")
+        if not self._is_there():
+            if not create:
+                raise InputError("there is no such ledger; dpcalc ledger init makes one", where=self.shown)
+            self._lay_out()
+        self.check_layout()
+
+    def _is_there(self) -> bool:
+        return self.execute("SELECT to_regclass('dpcalc_ledger')") != [(None,)]
+
+    def _lay_out(self) -> None:
+        with self._told(), self._connection.transaction():
+            self.execute("SELECT pg_advisory_xact_lock(hashtext('dpcalc ledger'))")
+            if self._is_there():
+                return
+            for table in TABLES:
+                self.execute(table)
+            self.execute(
+                "CREATE FUNCTION dpcalc_append_only() RETURNS trigger LANGUAGE plpgsql AS "
+                "$$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$"
+            )
+            for name in NAMES:
+                self.execute(
+                    f"CREATE TRIGGER {name}_guard BEFORE UPDATE OR DELETE OR TRUNCATE ON {name} "
+                    "FOR EACH STATEMENT EXECUTE FUNCTION dpcalc_append_only()"
+                )
+            self.execute("INSERT INTO dpcalc_ledger (id, layout) VALUES (?, ?)", (secrets.token_hex(16), LAYOUT))
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """The driver's errors in one line of ours, without passwords."""
+        try:
+            yield
+        except self._driver.Error as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+            text = lines[0]
+            for secret in self._secrets:
+                text = text.replace(secret, "***")
+            if isinstance(error, self._driver.errors.LockNotAvailable):
+                text = f"others were writing for {_PATIENCE} s; nothing was written, try again"
+            raise StorageError(text, where=self.shown) from None
+
+    def execute(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._told():
+            cursor = self._connection.execute(_placed(query), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def stream(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        with self._told(), self._connection.transaction(), self._connection.cursor("dpcalc_rows") as cursor:
+            cursor.itersize = 2000
+            cursor.execute(_placed(query), values or None)
+            yield from cursor
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        with self._told(), self._connection.transaction():
+            self.execute("SET LOCAL synchronous_commit = off")
+            # What is read after the lock was granted is what the last holder committed.
+            self.execute("SELECT id FROM dpcalc_ledger FOR UPDATE")
+            yield
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        with self._told(), self._connection.transaction():
+            self.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            yield
+
+    def make_durable(self) -> None:
+        self.execute("SELECT pg_logical_emit_message(true, 'dpcalc', '')")
+
+    def faults(self) -> list[str]:
+        query = "SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = to_regclass(?) AND NOT tgisinternal"
+        found = []
+        for name in NAMES:
+            if ("O" not in {state for trigger, state in self._triggers(query, name) if trigger == f"{name}_guard"}):
+                found.append(f"the guard {name}_guard against changes is missing or switched off")
+        orphans = self.execute(
+            "SELECT COUNT(*) FROM dpcalc_charges LEFT JOIN dpcalc_entries ON number = entry WHERE number IS NULL"
+        )
+        return found + (["charges without an entry"] if orphans != [(0,)] else [])
+
+    def _triggers(self, query: str, name: str) -> list[tuple[str, str]]:
+        def text(value: Any) -> str:
+            return value.decode() if isinstance(value, bytes) else str(value)
+
+        return [(text(trigger), text(state)) for trigger, state in self.execute(query, (name,))]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _placed(query: str) -> Any:
+    """The query with the driver's placeholders; `?` stands in no query as anything else."""
+    return query.replace("?", "%s")
+
+
+def without_password(url: str) -> tuple[str, tuple[str, ...]]:
+    """An address as it may be shown, and the secrets that stood in it."""
+    try:
+        parts = urlsplit(url)
+        found = {parts.password} if parts.password else set()
+    except ValueError:
+        return "postgresql://…", (url,)
+    place = parts.netloc.rpartition("@")
+    user = f"{place[0].partition(':')[0]}@" if place[1] else ""
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    found |= {value for key, value in pairs if re.search("pass", key, re.IGNORECASE) and value}
+    query = urlencode([(key, value) for key, value in pairs if not re.search("pass", key, re.IGNORECASE)], safe="/")
+    shown = urlunsplit((parts.scheme, f"{user}{place[2]}", parts.path, query, ""))
+    return shown, tuple({form for secret in found for form in (secret, unquote(secret))})

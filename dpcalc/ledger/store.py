@@ -1,0 +1,216 @@
+"""Where entries are kept: the same few tables and queries for SQLite and PostgreSQL, and what each does its own way."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from dpcalc.errors import CertificationError, InputError
+from dpcalc.ledger.chain import Entry
+
+# The layout that this dpcalc writes. A ledger with a larger number was written by a newer one and is left alone.
+LAYOUT = 1
+
+TABLES = (
+    "CREATE TABLE dpcalc_ledger (id TEXT PRIMARY KEY, layout INTEGER NOT NULL)",
+    """CREATE TABLE dpcalc_entries (
+        number BIGINT PRIMARY KEY, kind TEXT NOT NULL, budget TEXT NOT NULL, key TEXT UNIQUE, voids BIGINT UNIQUE,
+        digest TEXT, at TEXT NOT NULL, who TEXT NOT NULL, body TEXT NOT NULL,
+        previous TEXT NOT NULL UNIQUE, hash TEXT NOT NULL UNIQUE)""",
+    """CREATE TABLE dpcalc_charges (
+        budget TEXT NOT NULL, entry BIGINT NOT NULL REFERENCES dpcalc_entries (number), share DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (budget, entry))""",
+)
+NAMES = ("dpcalc_ledger", "dpcalc_entries", "dpcalc_charges")
+
+
+class StorageError(CertificationError):
+    """The ledger cannot be read or written now; nothing was half-written (exit code 3)."""
+
+
+class Charge(NamedTuple):
+    """That an entry moved a budget's totals, and by how much of its limit."""
+
+    budget: str
+    share: float
+
+
+class Row(NamedTuple):
+    """An entry with what it is looked up by."""
+
+    entry: Entry
+    kind: str
+    budget: str
+    at: str
+    who: str = ""
+    key: str | None = None
+    digest: str | None = None
+    voids: int | None = None
+    charges: tuple[Charge, ...] = ()
+
+
+class Store(ABC):
+    """One ledger's storage. `shown` is its name without any password."""
+
+    shown: str
+
+    # -- what each backend does its own way ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def execute(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a query; `?` stands for a value. Errors of the driver become StorageError."""
+
+    @abstractmethod
+    def stream(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """The rows one by one."""
+
+    @abstractmethod
+    def writing(self) -> contextlib.AbstractContextManager[None]:
+        """A transaction that no other writer is in, undone if the block raises; waits a bounded time."""
+
+    @abstractmethod
+    def reading(self) -> contextlib.AbstractContextManager[None]:
+        """A view of one moment."""
+
+    @abstractmethod
+    def make_durable(self) -> None:
+        """Return once everything that was committed is on the disk."""
+
+    @abstractmethod
+    def faults(self) -> list[str]:
+        """What the database's own checks find, and the guards against changes that are missing."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of it."""
+
+    # -- what they share ----------------------------------------------------------------------------------------------
+
+    def check_layout(self) -> str:
+        """The ledger's identifier; raises if a newer dpcalc wrote it."""
+        rows = self.execute("SELECT id, layout FROM dpcalc_ledger")
+        if len(rows) != 1:
+            raise InputError("is not a dpcalc ledger", where=self.shown)
+        identifier, layout = rows[0]
+        if layout > LAYOUT:
+            raise StorageError(
+                f"was written by a newer dpcalc (layout {layout}; this one knows {LAYOUT}): update dpcalc",
+                where=self.shown,
+            )
+        return str(identifier)
+
+    def head(self) -> tuple[int, str, str]:
+        """Number, hash and time of the last entry; the first one follows the ledger's identifier."""
+        rows = self.execute("SELECT number, hash, at FROM dpcalc_entries ORDER BY number DESC LIMIT 1")
+        return rows[0] if rows else (0, self.check_layout(), "")
+
+    def append(self, row: Row) -> None:
+        """Add an entry at the end."""
+        entry = row.entry
+        self.execute(
+            "INSERT INTO dpcalc_entries (number, kind, budget, key, voids, digest, at, who, body, previous, hash) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (entry.number, row.kind, row.budget, row.key, row.voids, row.digest, row.at, row.who, entry.body)
+            + (entry.previous, entry.hash),
+        )
+        for charge in row.charges:
+            self.execute(
+                "INSERT INTO dpcalc_charges (budget, entry, share) VALUES (?, ?, ?)",
+                (charge.budget, entry.number, charge.share),
+            )
+
+    def find(self, key: str) -> Row | None:
+        """The spend with a key."""
+        rows = self.execute(f"SELECT {_ROW} FROM dpcalc_entries WHERE key = ?", (key,))
+        return _row(rows[0]) if rows else None
+
+    def void_of(self, number: int) -> Row | None:
+        """The entry that voids a spend."""
+        rows = self.execute(f"SELECT {_ROW} FROM dpcalc_entries WHERE voids = ?", (number,))
+        return _row(rows[0]) if rows else None
+
+    def latest(self, budget: str) -> Entry | None:
+        """The last entry that moved a budget's totals: it says what they are."""
+        rows = self.execute(
+            "SELECT number, body, previous, hash FROM dpcalc_entries WHERE number = "
+            "(SELECT MAX(entry) FROM dpcalc_charges WHERE budget = ?)",
+            (budget,),
+        )
+        return Entry(*rows[0]) if rows else None
+
+    def rows(self, *, kind: str | None = None, budget: str | None = None, last: int | None = None) -> Iterator[Row]:
+        """Entries in order: all, of a kind, those that moved a budget; or only the last so many of them."""
+        conditions, values = ["1 = 1"], []
+        if kind is not None:
+            conditions.append("kind = ?")
+            values.append(kind)
+        if budget is not None:
+            conditions.append("(budget = ? OR number IN (SELECT entry FROM dpcalc_charges WHERE budget = ?))")
+            values += [budget, budget]
+        query = f"SELECT {_ROW} FROM dpcalc_entries WHERE {' AND '.join(conditions)} ORDER BY number"
+        if last is not None:
+            query = f"SELECT * FROM ({query} DESC LIMIT {int(last)}) AS found ORDER BY number"
+        for found in self.stream(query, values):
+            yield _row(found)
+
+    def shares(self, budget: str, entries: Sequence[int]) -> dict[int, float]:
+        """How much of a budget's limit each of some entries took."""
+        marks = ", ".join("?" * len(entries))
+        query = f"SELECT entry, share FROM dpcalc_charges WHERE budget = ? AND entry IN ({marks})"
+        return dict(self.execute(query, (budget, *entries))) if entries else {}
+
+    def spending(self, budget: str, by: str) -> list[tuple[str, float, int]]:
+        """Σ share and number of entries of a budget by `month` or by `who`."""
+        column = {"month": "substr(at, 1, 7)", "who": "who"}[by]
+        return self.execute(
+            f"SELECT {column} AS word, SUM(share), COUNT(*) FROM dpcalc_charges "
+            "JOIN dpcalc_entries ON number = entry WHERE dpcalc_charges.budget = ? GROUP BY word ORDER BY word",
+            (budget,),
+        )
+
+    def first_time(self, budget: str) -> str | None:
+        """When a budget was first charged."""
+        rows = self.execute(
+            "SELECT at FROM dpcalc_entries WHERE number = (SELECT MIN(entry) FROM dpcalc_charges WHERE budget = ?)",
+            (budget,),
+        )
+        return rows[0][0] if rows else None
+
+    def different(self, budget: str, most: int) -> list[tuple[int, int]]:
+        """One entry of each different spec that is charged to a budget and not void, and how many have it."""
+        return self.execute(
+            "SELECT MIN(number), COUNT(*) FROM dpcalc_charges JOIN dpcalc_entries e ON e.number = entry "
+            "WHERE dpcalc_charges.budget = ? AND kind = 'spend' "
+            "AND NOT EXISTS (SELECT 1 FROM dpcalc_entries v WHERE v.voids = e.number) GROUP BY digest LIMIT ?",
+            (budget, most + 1),
+        )
+
+    def entry(self, number: int) -> Entry:
+        """The entry with a number."""
+        ((*found,),) = self.execute(
+            "SELECT number, body, previous, hash FROM dpcalc_entries WHERE number = ?", (number,)
+        )
+        return Entry(*found)
+
+
+_ROW = "number, body, previous, hash, kind, budget, at, who, key, digest, voids"
+
+
+def _row(found: tuple[Any, ...]) -> Row:
+    return Row(Entry(*found[:4]), *found[4:])
+
+
+def open_store(url: str, *, write: bool, create: bool = False) -> Store:
+    """The storage at a file name or postgresql:// address; `create` makes it if it is not there."""
+    if url.startswith(("postgresql://", "postgres://")):
+        from dpcalc.ledger.postgres import Postgres
+
+        return Postgres(url, write=write, create=create)
+    if "://" in url:
+        scheme = url.partition("://")[0]
+        raise InputError(f"a ledger is a file or postgresql://…, not {scheme}://…")
+    from dpcalc.ledger.sqlite import Sqlite
+
+    return Sqlite(url, write=write, create=create)
