@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcalc.errors import DpcalcError, InputError
 from dpcalc.ledger.chain import Entry, sealed
@@ -75,9 +75,10 @@ class Ledger:
         self._terms: dict[str, Terms] = {}
 
     @classmethod
-    def open(cls, url: str, *, write: bool = True, create: bool = False) -> Ledger:
+    def open(cls, url: str, *, write: bool = True, create: bool = False, identifier: str | None = None) -> Ledger:
         """The ledger in a file or at postgresql://…; `create` makes an empty one where there is none."""
-        return cls(open_store(url, write=write, create=create))
+        made = (identifier or secrets.token_hex(16)) if create else None
+        return cls(open_store(url, write=write, create=made))
 
     def close(self) -> None:
         """Let go of the file or the connection."""
@@ -94,7 +95,7 @@ class Ledger:
     @property
     def budgets(self) -> Mapping[str, Terms]:
         """All budgets by name, in the order in which they were made."""
-        for row in self.store.rows(kind="budget"):
+        for row in self.store.budgets():
             if row.budget not in self._terms:
                 self._terms[row.budget] = Terms.from_json(row.entry.content["terms"])
         return self._terms
@@ -122,16 +123,17 @@ class Ledger:
             if existing is not None:
                 if replace(existing, reason="") != replace(terms, reason=""):
                     raise InputError(
-                        f"exists with other terms ({existing.stated()}, {existing.filter} filter, {existing.adjacency}); "
+                        f"exists with other terms ({existing.stated()}, {existing.filter} filter, "
+                        f"{existing.adjacency}); "
                         "what a budget fixes it fixes for ever",
                         where=f"budget {terms.name}",
                     )
                 return False
             self._check_family(terms)
             for each in (terms, *(part_terms(terms, part) for part in terms.parts)):
-                self._append({"kind": "budget", "budget": each.name, "terms": each.to_json()}, lambda e: Row(
-                    e, "budget", each.name, e.content["at"]
-                ))
+                content = {"kind": "budget", "budget": each.name, "terms": each.to_json()}
+                entry, at, _ = self._next(content, self.store.situation(None, []).last)
+                self.store.append(Row(entry, "budget", each.name, at))
         self.store.make_durable()
         return True
 
@@ -152,9 +154,7 @@ class Ledger:
 
     # -- spending -----------------------------------------------------------------------------------------------------
 
-    def spend(
-        self, budget: str, releases: Any, *, key: str | None = None, by: str = "", note: str = ""
-    ) -> Answer:
+    def spend(self, budget: str, releases: Any, *, key: str | None = None, by: str = "", note: str = "") -> Answer:
         """Charge releases that are about to run; raises RefusedError, with nothing written, if they do not fit.
 
         `releases` are mechanisms (each alone or with a count), a spec, or a result. The same key with the same
@@ -166,12 +166,13 @@ class Ledger:
         appended = False
         try:
             with self.store.writing():
-                earlier = self._earlier(budget, request, key)
-                if earlier is None:
-                    answer, after = self._decided(budget, request, key, costs)
+                found = self._situation(budget, key)
+                answer = self._earlier(budget, request, found)
+                if answer is None:
+                    answer, after = self._decided(budget, request, key, costs, found)
                     if not answer.accepted:
                         raise RefusedError(answer)
-                    earlier = self._recorded(answer, after, costs, by, note)
+                    answer = self._recorded(answer, after, costs, found, by=by, note=note)
                     appended = True
             self.store.make_durable()
         except StorageError as error:
@@ -180,14 +181,15 @@ class Ledger:
             raise StorageError(
                 f"{error}; whether it was recorded is not known: ask again with the key {key}, it is charged once"
             ) from None
-        return earlier
+        return answer
 
     def ask(self, budget: str, releases: Any, *, key: str | None = None) -> Answer:
         """What `spend` would say; nothing is written."""
         request = asked(releases, self.budget(budget).adjacency)
         with self.store.reading():
-            earlier = self._earlier(budget, request, key) if key is not None else None
-            return earlier or self._decided(budget, request, key, self._costs(self.path(budget), request))[0]
+            found = self._situation(budget, key)
+            costs = self._costs(self.path(budget), request)
+            return self._earlier(budget, request, found) or self._decided(budget, request, key, costs, found)[0]
 
     @contextlib.contextmanager
     def reserve(
@@ -210,51 +212,48 @@ class Ledger:
             earlier = self.store.void_of(row.entry.number)
             if earlier is not None:
                 return earlier.entry.number, False
-            path = self.path(row.budget)
+            path, found = self.path(row.budget), self._situation(row.budget, key)
             cost = {name: decode(texts) for name, texts in row.entry.content["cost"].items()}
-            before = self.states(path)
-            after = charged(path, before, cost, subtract)
+            after = charged(path, found.states, cost, subtract)
             content = {"kind": "void", "budget": row.budget, "voids": row.entry.number, "key": key, "by": by}
-            entry = self._append(
-                {**content, "reason": reason, "totals": _encoded(after)},
-                lambda e: Row(
-                    e, "void", row.budget, e.content["at"], by, voids=row.entry.number,
-                    charges=_shares(path, before, after),
-                ),
-            )
+            content |= {"reason": reason, "totals": _encoded(after)}
+            entry, at, _ = self._next(content, found.last)
+            charges = _shares(path, found.states, after)
+            self.store.append(Row(entry, "void", row.budget, at, by, voids=row.entry.number, charges=charges))
         self.store.make_durable()
         return entry.number, True
 
-    def states(self, path: Sequence[Terms]) -> dict[str, State]:
-        """The totals of budgets on a path, and of the parts beside them."""
+    def _situation(self, budget: str, key: str | None) -> _Found:
+        """The ledger as far as it matters for a budget: totals on its path to the root, and of parts beside it."""
+        path = self.path(budget)
         wanted: dict[str, Sequence[Terms]] = {}
         for i, terms in enumerate(path):
             wanted[terms.name] = path[i:]
             if terms.is_part:
                 siblings = (f"{terms.parent}/{part}" for part in path[i + 1].parts)
                 wanted.update({name: [self.budget(name), *path[i + 1 :]] for name in siblings})
-        return {name: self._state(name, upwards) for name, upwards in wanted.items()}
+        situation = self.store.situation(key, list(wanted))
+        states = {name: _state(situation.totals.get(name), upwards) for name, upwards in wanted.items()}
+        return _Found(situation.last, situation.keyed, states)
 
-    def _state(self, name: str, upwards: Sequence[Terms]) -> State:
-        entry = self.store.latest(name)
-        if entry is None:
-            return {account.name: account.measure.nothing for account in accounts(upwards)}
-        return {account: decode(texts) for account, texts in entry.content["totals"][name].items()}
+    def states(self, budget: str) -> dict[str, State]:
+        """The totals of a budget, of all that are charged with it, and of the parts beside it."""
+        return self._situation(budget, None).states
 
     def total(self, name: str) -> Vector:
         """What is spent of a budget, in the units of its own filter."""
-        path = self.path(name)
-        return self._state(name, path)[main_account(path[0]).name]
+        return self.states(name)[name][main_account(self.budget(name)).name]
 
     def _costs(self, path: Sequence[Terms], request: Request) -> dict[Account, Vector]:
         """The request's cost in every total of the budget it is charged to."""
         return {account: account.measure.cost(request.parts(account.adjacency)) for account in accounts(path)}
 
-    def _earlier(self, budget: str, request: Request, key: str) -> Answer | None:
+    def _earlier(self, budget: str, request: Request, found: _Found) -> Answer | None:
         """The answer that a key was given before; raises if it was for something else, or is void."""
-        row = self.store.find(key)
+        row = found.keyed
         if row is None:
             return None
+        key = row.key
         if (row.budget, row.digest) != (budget, request.digest):
             raise InputError(
                 f"the key {key!r} is entry {row.entry.number}, for other content "
@@ -262,14 +261,13 @@ class Ledger:
             )
         if self.store.void_of(row.entry.number) is not None:
             raise InputError(f"the key {key!r} is entry {row.entry.number}, which was voided; take a new key")
-        total = self.total(budget)
+        total = found.states[budget][main_account(self.budget(budget)).name]
         return Answer(True, self.budget(budget), key, total, total, request, entry=row.entry.number)
 
     def _decided(
-        self, budget: str, request: Request, key: str | None, costs: Mapping[Account, Vector]
+        self, budget: str, request: Request, key: str | None, costs: Mapping[Account, Vector], found: _Found
     ) -> tuple[Answer, dict[str, dict[str, Vector]]]:
-        path = self.path(budget)
-        before = self.states(path)
+        path, before = self.path(budget), found.states
         after = charged(path, before, {account.name: cost for account, cost in costs.items()})
         refused = next((t for t in path if not t.fits(after[t.name][main_account(t).name])), None)
         deciding = refused or path[0]
@@ -290,14 +288,15 @@ class Ledger:
         answer: Answer,
         after: Mapping[str, Mapping[str, Vector]],
         costs: Mapping[Account, Vector],
+        found: _Found,
+        *,
         by: str,
         note: str,
     ) -> Answer:
-        request, path = answer.request, self.path(answer.budget.name)
-        before = self.states(path)
+        request, budget = answer.request, answer.budget.name
         content = {
             "kind": "spend",
-            "budget": answer.budget.name,
+            "budget": budget,
             "key": answer.key,
             "by": by,
             "note": note,
@@ -308,28 +307,34 @@ class Ledger:
             "totals": _encoded(after),
             "accountant": f"{answer.budget.filter} filter",
         }
-        warnings: list[str] = []
-        entry = self._append(
-            content,
-            lambda e: Row(
-                e, "spend", answer.budget.name, e.content["at"], by, answer.key, request.digest,
-                charges=_shares(path, before, after),
-            ),
-            warnings,
-        )
-        return replace(answer, entry=entry.number, recorded=True, warnings=tuple(warnings))
+        entry, at, warnings = self._next(content, found.last)
+        charges = _shares(self.path(budget), found.states, after)
+        self.store.append(Row(entry, "spend", budget, at, by, answer.key, request.digest, charges=charges))
+        return replace(answer, entry=entry.number, recorded=True, warnings=warnings)
 
-    def _append(self, content: Mapping[str, Any], row: Any, warnings: list[str] | None = None) -> Entry:
-        """Seal an entry behind the last one. Numbers give the order; the time is never before the one before."""
-        number, previous, last = self.store.head()
-        at = _now()
-        if at < last:
-            if warnings is not None and last[:16] != at[:16]:
-                warnings.append(f"this machine's clock ({at}) is behind the last entry ({last}), whose time is used")
-            at = last
-        entry = sealed(number + 1, previous, {**content, "at": at, "version": __version__})
-        self.store.append(row(entry))
-        return entry
+    def _next(self, content: Mapping[str, Any], last: Row | None) -> tuple[Entry, str, tuple[str, ...]]:
+        """An entry sealed behind the last one, and its time, which never runs backwards: numbers give the order."""
+        number, previous = (0, self.identifier) if last is None else (last.entry.number, last.entry.hash)
+        at, warnings = _now(), tuple[str, ...]()
+        if last is not None and at < last.at:
+            if at[:16] < last.at[:16]:
+                warnings = (f"this machine's clock ({at}) is behind the last entry ({last.at}), whose time is used",)
+            at = last.at
+        return sealed(number + 1, previous, {**content, "at": at, "version": __version__}), at, warnings
+
+
+class _Found(NamedTuple):
+    """What a decision depends on: the last entry, the spend that has the key, and totals by budget."""
+
+    last: Row | None
+    keyed: Row | None
+    states: dict[str, State]
+
+
+def _state(stored: Mapping[str, Sequence[str]] | None, upwards: Sequence[Terms]) -> State:
+    if stored is None:
+        return {account.name: account.measure.nothing for account in accounts(upwards)}
+    return {account: decode(texts) for account, texts in stored.items()}
 
 
 def _now() -> str:

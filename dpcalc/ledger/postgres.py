@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
@@ -24,7 +23,7 @@ _CONNECT = 10
 class Postgres(Store):
     """A ledger in the schema that the connection finds first."""
 
-    def __init__(self, url: str, *, write: bool, create: bool = False) -> None:
+    def __init__(self, url: str, *, write: bool, create: str | None = None) -> None:
         self.shown, self._secrets = without_password(url)
         try:
             import psycopg
@@ -37,31 +36,31 @@ class Postgres(Store):
             self._connection.execute(f"SET lock_timeout = '{_PATIENCE}s'")
             self._connection.execute(f"SET default_transaction_read_only = {'off' if write else 'on'}")
         if not self._is_there():
-            if not create:
+            if create is None:
                 raise InputError("there is no such ledger; dpcalc ledger init makes one", where=self.shown)
-            self._lay_out()
+            self._lay_out(create)
         self.check_layout()
 
     def _is_there(self) -> bool:
         return self.execute("SELECT to_regclass('dpcalc_ledger')") != [(None,)]
 
-    def _lay_out(self) -> None:
+    def _lay_out(self, identifier: str) -> None:
         with self._told(), self._connection.transaction():
             self.execute("SELECT pg_advisory_xact_lock(hashtext('dpcalc ledger'))")
             if self._is_there():
                 return
             for table in TABLES:
-                self.execute(table)
-            self.execute(
+                self.run(table)
+            self.run(
                 "CREATE FUNCTION dpcalc_append_only() RETURNS trigger LANGUAGE plpgsql AS "
                 "$$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$"
             )
             for name in NAMES:
-                self.execute(
+                self.run(
                     f"CREATE TRIGGER {name}_guard BEFORE UPDATE OR DELETE OR TRUNCATE ON {name} "
                     "FOR EACH STATEMENT EXECUTE FUNCTION dpcalc_append_only()"
                 )
-            self.execute("INSERT INTO dpcalc_ledger (id, layout) VALUES (?, ?)", (secrets.token_hex(16), LAYOUT))
+            self.run("INSERT INTO dpcalc_ledger (id, layout) VALUES (?, ?)", (identifier, LAYOUT))
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -79,8 +78,11 @@ class Postgres(Store):
 
     def execute(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._told():
-            cursor = self._connection.execute(_placed(query), values or None)
-            return cursor.fetchall() if cursor.description else []
+            return self._connection.execute(_placed(query), values or None).fetchall()
+
+    def run(self, query: str, values: Sequence[Any] = ()) -> None:
+        with self._told():
+            self._connection.execute(_placed(query), values or None)
 
     def stream(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         with self._told(), self._connection.transaction(), self._connection.cursor("dpcalc_rows") as cursor:
@@ -90,16 +92,20 @@ class Postgres(Store):
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        with self._told(), self._connection.transaction():
-            self.execute("SET LOCAL synchronous_commit = off")
+        with self._told(), self._pipeline(), self._connection.transaction():
+            self.run("SET LOCAL synchronous_commit = off")
             # What is read after the lock was granted is what the last holder committed.
-            self.execute("SELECT id FROM dpcalc_ledger FOR UPDATE")
+            self.run("SELECT id FROM dpcalc_ledger FOR UPDATE")
             yield
+
+    def _pipeline(self) -> contextlib.AbstractContextManager[Any]:
+        """Statements are sent without waiting for one another's answers, where the client library can."""
+        return self._connection.pipeline() if self._driver.Pipeline.is_supported() else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
         with self._told(), self._connection.transaction():
-            self.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            self.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             yield
 
     def make_durable(self) -> None:
@@ -109,7 +115,7 @@ class Postgres(Store):
         query = "SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = to_regclass(?) AND NOT tgisinternal"
         found = []
         for name in NAMES:
-            if ("O" not in {state for trigger, state in self._triggers(query, name) if trigger == f"{name}_guard"}):
+            if "O" not in {state for trigger, state in self._triggers(query, name) if trigger == f"{name}_guard"}:
                 found.append(f"the guard {name}_guard against changes is missing or switched off")
         orphans = self.execute(
             "SELECT COUNT(*) FROM dpcalc_charges LEFT JOIN dpcalc_entries ON number = entry WHERE number IS NULL"

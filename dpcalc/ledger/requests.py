@@ -1,4 +1,4 @@
-"""What a spend asks for: specs, results or mechanisms, read under the ledger's adjacency, and their one canonical text."""
+"""What a spend asks for: specs, results or mechanisms, read under the ledger's adjacency, and their canonical text."""
 
 from __future__ import annotations
 
@@ -19,11 +19,6 @@ from dpcalc.spec.node import Node
 from dpcalc.spec.sources import read_documents
 from dpcalc.spec.specification import Document, read_document
 from dpcalc.spec.text import parse
-
-Spendable = (
-    "Mechanism | tuple[Mechanism, int] | Sequence[Mechanism | tuple[Mechanism, int]] | str | Mapping[str, Any] | "
-    "Guarantee | Result"
-)
 
 
 @dataclass(frozen=True)
@@ -131,7 +126,9 @@ def asked(things: Any, adjacency: Adjacency) -> Request:
 
 
 def _is_pair(thing: Any) -> bool:
-    return isinstance(thing, tuple) and len(thing) == 2 and isinstance(thing[0], Mechanism) and isinstance(thing[1], int)
+    return (
+        isinstance(thing, tuple) and len(thing) == 2 and isinstance(thing[0], Mechanism) and isinstance(thing[1], int)
+    )
 
 
 @lru_cache(maxsize=1024)

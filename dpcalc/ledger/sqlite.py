@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,11 +21,11 @@ _PATIENCE = 30.0
 class Sqlite(Store):
     """A ledger file. It is created readable by its owner alone."""
 
-    def __init__(self, path: str, *, write: bool, create: bool = False, patience: float = _PATIENCE) -> None:
+    def __init__(self, path: str, *, write: bool, create: str | None = None, patience: float = _PATIENCE) -> None:
         self.shown = path
         self._patience = patience
         exists = Path(path).exists()
-        if not exists and not create:
+        if not exists and create is None:
             raise InputError("there is no such ledger; dpcalc ledger init makes one", where=path)
         if exists and not Path(path).is_file():
             raise InputError("is not a file", where=path)
@@ -39,8 +38,8 @@ class Sqlite(Store):
             (application,) = self._connection.execute("PRAGMA application_id").fetchone()
             (layout,) = self._connection.execute("PRAGMA user_version").fetchone()
         if application != _APPLICATION:
-            if create and application == 0 and self._is_empty():
-                self._lay_out()
+            if create is not None and application == 0 and self._is_empty():
+                self._lay_out(create)
             else:
                 raise InputError("is not a dpcalc ledger", where=path)
         elif layout > LAYOUT:
@@ -58,21 +57,21 @@ class Sqlite(Store):
         address = f"file:{quote(str(Path(path).absolute()))}"
         settings: dict[str, Any] = {"uri": True, "timeout": self._patience, "isolation_level": None}
         if write:
-            return sqlite3.connect(f"{address}?mode=rw", **settings)
-        connection = sqlite3.connect(f"{address}?mode=ro", **settings)
+            return sqlite3.Connection(f"{address}?mode=rw", **settings)
+        connection = sqlite3.Connection(f"{address}?mode=ro", **settings)
         try:
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.OperationalError:
             if Path(f"{path}-wal").exists():
                 raise
             connection.close()
-            connection = sqlite3.connect(f"{address}?mode=ro&immutable=1", **settings)
+            connection = sqlite3.Connection(f"{address}?mode=ro&immutable=1", **settings)
         return connection
 
     def _is_empty(self) -> bool:
         return not self.execute("SELECT 1 FROM sqlite_master LIMIT 1")
 
-    def _lay_out(self) -> None:
+    def _lay_out(self, identifier: str) -> None:
         """The tables and their guards, all at once; whoever comes second finds them there."""
         self.execute("PRAGMA journal_mode = WAL")
         with self.writing():
@@ -86,7 +85,7 @@ class Sqlite(Store):
                         f"CREATE TRIGGER {name}_no_{action.lower()} BEFORE {action} ON {name} "
                         "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END"
                     )
-            self.execute("INSERT INTO dpcalc_ledger (id, layout) VALUES (?, ?)", (secrets.token_hex(16), LAYOUT))
+            self.execute("INSERT INTO dpcalc_ledger (id, layout) VALUES (?, ?)", (identifier, LAYOUT))
             self.execute(f"PRAGMA application_id = {_APPLICATION}")
             self.execute(f"PRAGMA user_version = {LAYOUT}")
 
@@ -110,6 +109,9 @@ class Sqlite(Store):
     def execute(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._told():
             return self._connection.execute(query, values).fetchall()
+
+    def run(self, query: str, values: Sequence[Any] = ()) -> None:
+        self.execute(query, values)
 
     def stream(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         with self._told():

@@ -51,6 +51,14 @@ class Row(NamedTuple):
     charges: tuple[Charge, ...] = ()
 
 
+class Situation(NamedTuple):
+    """The last entry, the spend that has the key in question, and the totals of some budgets as they were stored."""
+
+    last: Row | None
+    keyed: Row | None
+    totals: dict[str, dict[str, list[str]]]
+
+
 class Store(ABC):
     """One ledger's storage. `shown` is its name without any password."""
 
@@ -61,6 +69,10 @@ class Store(ABC):
     @abstractmethod
     def execute(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query; `?` stands for a value. Errors of the driver become StorageError."""
+
+    @abstractmethod
+    def run(self, query: str, values: Sequence[Any] = ()) -> None:
+        """A statement that gives no rows; its errors may come with a later one of the same transaction."""
 
     @abstractmethod
     def stream(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
@@ -101,22 +113,39 @@ class Store(ABC):
             )
         return str(identifier)
 
-    def head(self) -> tuple[int, str, str]:
-        """Number, hash and time of the last entry; the first one follows the ledger's identifier."""
-        rows = self.execute("SELECT number, hash, at FROM dpcalc_entries ORDER BY number DESC LIMIT 1")
-        return rows[0] if rows else (0, self.check_layout(), "")
+    def situation(self, key: str | None, budgets: Sequence[str]) -> Situation:
+        """What a decision depends on, in one query: the last entry, the one with a key, the last of each budget."""
+        latest = ", ".join(["(SELECT MAX(entry) FROM dpcalc_charges WHERE budget = ?)"] * len(budgets)) or "NULL"
+        found = self.execute(
+            f"SELECT {_ROW} FROM dpcalc_entries WHERE number = (SELECT MAX(number) FROM dpcalc_entries) "
+            f"OR key = ? OR number IN ({latest}) ORDER BY number",
+            (key, *budgets),
+        )
+        rows = [_row(each) for each in found]
+        totals: dict[str, Any] = {}
+        for row in rows:
+            totals.update(row.entry.content.get("totals", {}))
+        keyed = next((row for row in rows if key is not None and row.key == key), None)
+        return Situation(rows[-1] if rows else None, keyed, {name: totals[name] for name in budgets if name in totals})
+
+    def head(self) -> tuple[int, str]:
+        """Number and hash of the last entry."""
+        rows = self.execute("SELECT number, hash FROM dpcalc_entries ORDER BY number DESC LIMIT 1")
+        return rows[0] if rows else (0, self.check_layout())
 
     def append(self, row: Row) -> None:
         """Add an entry at the end."""
         entry = row.entry
-        self.execute(
+        self.run(
             "INSERT INTO dpcalc_entries (number, kind, budget, key, voids, digest, at, who, body, previous, hash) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (entry.number, row.kind, row.budget, row.key, row.voids, row.digest, row.at, row.who, entry.body)
-            + (entry.previous, entry.hash),
+            (
+                *(entry.number, row.kind, row.budget, row.key, row.voids, row.digest, row.at, row.who),
+                *(entry.body, entry.previous, entry.hash),
+            ),
         )
         for charge in row.charges:
-            self.execute(
+            self.run(
                 "INSERT INTO dpcalc_charges (budget, entry, share) VALUES (?, ?, ?)",
                 (charge.budget, entry.number, charge.share),
             )
@@ -131,29 +160,22 @@ class Store(ABC):
         rows = self.execute(f"SELECT {_ROW} FROM dpcalc_entries WHERE voids = ?", (number,))
         return _row(rows[0]) if rows else None
 
-    def latest(self, budget: str) -> Entry | None:
-        """The last entry that moved a budget's totals: it says what they are."""
-        rows = self.execute(
-            "SELECT number, body, previous, hash FROM dpcalc_entries WHERE number = "
-            "(SELECT MAX(entry) FROM dpcalc_charges WHERE budget = ?)",
-            (budget,),
-        )
-        return Entry(*rows[0]) if rows else None
+    def budgets(self) -> list[Row]:
+        """The entries that made budgets."""
+        query = f"SELECT {_ROW} FROM dpcalc_entries WHERE kind = 'budget' ORDER BY number"
+        return [_row(found) for found in self.execute(query)]
 
-    def rows(self, *, kind: str | None = None, budget: str | None = None, last: int | None = None) -> Iterator[Row]:
-        """Entries in order: all, of a kind, those that moved a budget; or only the last so many of them."""
-        conditions, values = ["1 = 1"], []
-        if kind is not None:
-            conditions.append("kind = ?")
-            values.append(kind)
-        if budget is not None:
-            conditions.append("(budget = ? OR number IN (SELECT entry FROM dpcalc_charges WHERE budget = ?))")
-            values += [budget, budget]
-        query = f"SELECT {_ROW} FROM dpcalc_entries WHERE {' AND '.join(conditions)} ORDER BY number"
-        if last is not None:
-            query = f"SELECT * FROM ({query} DESC LIMIT {int(last)}) AS found ORDER BY number"
-        for found in self.stream(query, values):
+    def rows(self, budget: str | None = None) -> Iterator[Row]:
+        """All entries in order, or those of a budget and of what is charged to it."""
+        some = "" if budget is None else f"WHERE budget = ? OR number IN ({_OF_BUDGET})"
+        query = f"SELECT {_ROW} FROM dpcalc_entries {some} ORDER BY number"
+        for found in self.stream(query, () if budget is None else (budget, budget)):
             yield _row(found)
+
+    def last(self, budget: str, count: int) -> list[Row]:
+        """The last so many entries that moved a budget's totals, the newest first."""
+        query = f"SELECT {_ROW} FROM dpcalc_entries WHERE number IN ({_OF_BUDGET} ORDER BY entry DESC LIMIT ?)"
+        return [_row(found) for found in self.execute(f"{query} ORDER BY number DESC", (budget, count))]
 
     def shares(self, budget: str, entries: Sequence[int]) -> dict[int, float]:
         """How much of a budget's limit each of some entries took."""
@@ -195,6 +217,7 @@ class Store(ABC):
         return Entry(*found)
 
 
+_OF_BUDGET = "SELECT entry FROM dpcalc_charges WHERE budget = ?"
 _ROW = "number, body, previous, hash, kind, budget, at, who, key, digest, voids"
 
 
@@ -202,8 +225,8 @@ def _row(found: tuple[Any, ...]) -> Row:
     return Row(Entry(*found[:4]), *found[4:])
 
 
-def open_store(url: str, *, write: bool, create: bool = False) -> Store:
-    """The storage at a file name or postgresql:// address; `create` makes it if it is not there."""
+def open_store(url: str, *, write: bool, create: str | None = None) -> Store:
+    """The storage at a file name or postgresql:// address; `create` is the identifier of a new one if none is there."""
     if url.startswith(("postgresql://", "postgres://")):
         from dpcalc.ledger.postgres import Postgres
 

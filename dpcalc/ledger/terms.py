@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,7 +34,7 @@ PARTITION = "a record belongs to exactly one of the parts {parts}, by itself alo
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """A budget's terms. `parent` is charged with it; `parts` are children on disjoint records, charged by the largest."""
+    """A budget's terms. `parent` is charged with it; `parts` are children on disjoint records: the largest counts."""
 
     name: str
     filter: FilterKind
@@ -54,13 +54,17 @@ class Terms:
 
     def to_json(self) -> dict[str, Any]:
         """Only what JSON knows; what is not set is left out."""
-        return {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items() if v not in (None, (), "")}
+        return {
+            key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items() if v not in (None, (), "")
+        }
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Terms:
         """Back from JSON."""
         known = {field.name for field in fields(cls)}
-        given = {key: tuple(v) if isinstance(v, list) else v for key, v in stored.items() if key in known}
+        given: dict[str, Any] = {
+            key: tuple(v) if isinstance(v, list) else v for key, v in stored.items() if key in known
+        }
         return cls(**given)
 
     @property
@@ -163,7 +167,11 @@ class Terms:
             if self.rho is not None:
                 return {"rho": float_up(-(-total[0] // 2)), "mu": mu}
             assert self.delta is not None
-            return {"epsilon": float(conversions.gdp_epsilon(mu, self.delta)) if mu else 0.0, "delta": self.delta, "mu": mu}
+            return {
+                "epsilon": float(conversions.gdp_epsilon(mu, self.delta)) if mu else 0.0,
+                "delta": self.delta,
+                "mu": mu,
+            }
         return self._renyi_spent(total)
 
     def _renyi_spent(self, total: Vector) -> dict[str, float]:
@@ -266,7 +274,7 @@ class Terms:
 
 _THEOREMS = {
     "gdp": "GDP filter: Σμ² ≤ B² is B-GDP for adaptively chosen releases (Koskela et al. 2023, Theorem 11)",
-    "zcdp": "Rényi filter at every order: Σρ ≤ B is B-zCDP for adaptively chosen releases (Feldman, Zrnic 2021, Theorem 4.3)",
+    "zcdp": "zCDP filter: Σρ ≤ B is B-zCDP for adaptively chosen releases (Feldman, Zrnic 2021, Theorem 4.3)",
     "rdp": (
         "Rényi filter, a mixture of orders with weights fixed beforehand (from Feldman, Zrnic 2021, Theorem 3.1), "
         "with the releases' own δ beside it (Whitehouse, Ramdas, Rogers, Wu 2023)"
@@ -290,13 +298,17 @@ def check_terms(terms: Terms) -> None:
     if len(given) != 1 or (terms.epsilon is None) != (terms.delta is None):
         raise InputError("expected one limit: ε with δ, μ, or ρ", where=f"budget {terms.name}")
     if terms.mu is not None and terms.filter == "rdp":
-        raise InputError("a limit on μ needs the GDP filter: Rényi divergences bound no μ", where=f"budget {terms.name}")
+        raise InputError(
+            "a limit on μ needs the GDP filter: Rényi divergences bound no μ", where=f"budget {terms.name}"
+        )
     if terms.measure.kind != "rdp" and terms.limit <= 0:
         raise InputError("the limit is too small to be told from nothing", where=f"budget {terms.name}")
 
 
 def part_terms(parent: Terms, part: str) -> Terms:
     """The child for one part of a partition: the parent's own limit and filter, on that part's records alone."""
-    inherited = {key: value for key, value in parent.to_json().items() if key not in ("parts", "parent", "is_part", "reason")}
+    inherited = {
+        key: value for key, value in parent.to_json().items() if key not in ("parts", "parent", "is_part", "reason")
+    }
     stored = {**inherited, "name": f"{parent.name}/{part}", "parent": parent.name, "is_part": True}
-    return cast(Terms, Terms.from_json(stored))
+    return Terms.from_json(stored)

@@ -1,7 +1,7 @@
 """How a charge goes up a tree of budgets: children add up, parts of a partition count by the largest.
 
 Every ancestor is charged in its own measure, so a node keeps totals in its own measure and in those above it. Under
-add-remove a record is in one part only, so the parent is charged the largest of its parts' sums, component by component.
+add-remove a record is in one part only, so the parent is charged the largest of its parts' sums, each component alone.
 Under replace-one a record may move from one part to another, or be replaced within its own: the larger of the two
 largest add-remove sums added, and the largest replace-one sum. So nodes below a partition keep both.
 """
@@ -67,9 +67,7 @@ def charged(
             old = [states[part] for part in parts]
             new = [after[terms.name] if part == terms.name else states[part] for part in parts]
             pair = (old, new) if taken_back else (new, old)
-            change = {
-                a.name: subtract(_of_parts(pair[0], a), _of_parts(pair[1], a)) for a in accounts(path[i + 1 :])
-            }
+            change = {a.name: subtract(_of_parts(pair[0], a), _of_parts(pair[1], a)) for a in accounts(path[i + 1 :])}
     return after
 
 

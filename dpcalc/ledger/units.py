@@ -1,8 +1,8 @@
 """Costs as whole numbers of one small unit, so that sums are exact and their order does not matter.
 
-A cost is rounded up to the next multiple of u = 2⁻¹⁰⁰ and is at least one unit unless it is exactly 0. Integers have any
-size here, so nothing overflows and nothing is lost to subnormals. An infinite cost (a step that says nothing at some
-order) is a multiple of a number that no finite double reaches: it adds up, and can be taken back, like any other.
+A cost is rounded up to the next multiple of u = 2⁻¹⁰⁰ and is at least one unit unless it is exactly 0. Integers have
+any size here, so nothing overflows and nothing is lost to subnormals. An infinite cost (of a step that says nothing at
+some order) is a multiple of a number that no finite double reaches: it adds up, and can be taken back, like any other.
 """
 
 from __future__ import annotations
