@@ -73,7 +73,7 @@ class Room:
 
     def advice(self, request: Request) -> Advice:
         """What of a request that does not fit would."""
-        position = self._costliest(request)
+        position = self.costliest(request)
         entry = request.entries[position]
         count = self.largest_count(request, position, entry.count)
         fields = request.node(position).mapping("an entry")
@@ -101,7 +101,7 @@ class Room:
             low, high = (middle, high) if self.fits(request, position, middle) else (low, middle)
         return low
 
-    def _costliest(self, request: Request) -> int:
+    def costliest(self, request: Request) -> int:
         """The entry that costs most by the budget's own measure."""
         measure = self._path[0].measure
 

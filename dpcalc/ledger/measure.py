@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from dpcalc.accounting.renyi import composed_rdp
+from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
 from dpcalc.ledger.units import Vector, as_typed, units_up
 from dpcalc.mechanisms.base import Mechanism
@@ -78,17 +79,34 @@ def _called(mechanism: Mechanism) -> str:
 
 def _renyi_cost(orders: tuple[float, ...], parts: Parts) -> Vector:
     split = [(*_without_failure(mechanism), count) for mechanism, count in parts]
-    at = np.array(orders, dtype=np.float64)
-    divergences = composed_rdp([(mechanism, count) for mechanism, _, count in split])(at)
+    divergences = [
+        sum(_times(count, one[k]) for count, one in ((n, _divergences(m, orders)) for m, _, n in split))
+        for k in range(len(orders))
+    ]
     failure = sum(count * as_typed(delta) for _, delta, count in split)
     loss = _total_loss((mechanism, count) for mechanism, _, count in split)
-    if not np.isfinite(divergences).any() and loss == math.inf:
+    if loss == math.inf and all(value == math.inf for value in divergences):
         names = ", ".join(sorted({_called(mechanism) for mechanism, _ in parts}))
         raise InputError(
             f"{names}: no Rényi divergence is finite at any order of this budget, so its filter cannot charge it; "
             "state what it guarantees as {type: dp, epsilon: …, delta: …}"
         )
-    return (*(units_up(float(value)) for value in divergences), units_up(failure), units_up(loss))
+    return (*(units_up(value) for value in divergences), units_up(failure), units_up(loss))
+
+
+def _times(count: int, value: float) -> Fraction | float:
+    return math.inf if value == math.inf else count * Fraction(value)
+
+
+@lru_cache(maxsize=4096)
+def _divergences(mechanism: Mechanism, orders: tuple[float, ...]) -> tuple[float, ...]:
+    """Upper bounds on the Rényi divergence of one release at each order."""
+    return tuple(float(value) for value in composed_rdp([(mechanism, 1)])(np.array(orders, dtype=np.float64)))
+
+
+def divergences(parts: Parts, orders: Floats) -> Floats:
+    """The Rényi divergence of releases but for their own δ, to choose orders by."""
+    return composed_rdp([(_without_failure(mechanism)[0], count) for mechanism, count in parts])(orders)
 
 
 def _without_failure(mechanism: Mechanism) -> tuple[Mechanism, float]:

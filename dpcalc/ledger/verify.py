@@ -10,6 +10,7 @@ from dpcalc.errors import DpcalcError
 from dpcalc.ledger.chain import Entry, broken_link
 from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.requests import stored_request
+from dpcalc.ledger.store import Row
 from dpcalc.ledger.terms import Terms
 from dpcalc.ledger.tree import Account, State, accounts, charged, main_account
 from dpcalc.ledger.units import Vector, decode, float_up, subtract
@@ -111,31 +112,38 @@ def verify(ledger: Ledger, *, expected_head: str | None = None) -> Audit:
     audit = Audit(contradicted=[f"the database: {fault}" for fault in ledger.store.faults()])
     replay = Replay(ledger.identifier)
     seen = expected_head is None
-    for row in ledger.store.rows():
-        entry = row.entry
-        audit.contradicted += replay.follow(entry)
-        audit.entries, audit.head = audit.entries + 1, entry.hash
-        seen = seen or entry.hash == expected_head
-        content = entry.content
-        columns = (content["kind"], content["budget"], content["at"])
-        if columns != (row.kind, row.budget, row.at) or (row.kind == "spend" and content["key"] != row.key):
-            audit.contradicted.append(f"entry {entry.number}: its columns do not say what its text says")
-        if row.kind == "spend":
-            _recompute(entry.number, content, replay, audit, row.digest)
+    with ledger.store.reading():
+        for row in ledger.store.rows():
+            audit.contradicted += replay.follow(row.entry) or _columns(row)
+            audit.entries, audit.head = audit.entries + 1, row.entry.hash
+            seen = seen or row.entry.hash == expected_head
+            if row.kind == "spend":
+                _recompute(row, replay, audit)
+        for name, terms in replay.terms.items():
+            if ledger.total(name) != replay.states[name][main_account(terms).name]:
+                audit.contradicted.append(f"budget {name}: the ledger reads another total than its entries add up to")
     if not seen:
-        audit.contradicted.append(f"no entry has the hash {expected_head}: entries after it were replaced or lost")
-    for name in replay.terms:
-        if name in ledger.budgets and ledger.total(name) != replay.states[name][main_account(replay.terms[name]).name]:
-            audit.contradicted.append(f"budget {name}: the ledger reads another total than its entries add up to")
+        audit.contradicted.append(f"no entry has the hash {expected_head}: entries were replaced or lost")
     return audit
 
 
-def _recompute(number: int, content: Mapping[str, Any], replay: Replay, audit: Audit, digest: str | None) -> None:
+def _columns(row: Row) -> list[str]:
+    """Whether an entry is found by what its text says."""
+    content = row.entry.content
+    said = (content["kind"], content["budget"], content["at"], content.get("by", ""), content.get("voids"))
+    said += (content["key"] if content["kind"] == "spend" else None,)
+    if said == (row.kind, row.budget, row.at, row.who, row.voids, row.key):
+        return []
+    return [f"entry {row.entry.number}: its columns do not say what its text says"]
+
+
+def _recompute(row: Row, replay: Replay, audit: Audit) -> None:
     """The cost by today's engine, from the spec as it was stored."""
+    number, content = row.entry.number, row.entry.content
     try:
         path = replay.path(content["budget"])
         request = stored_request(content["specs"], path[0].adjacency)
-        if request.digest != digest:
+        if request.digest != row.digest:
             audit.contradicted.append(f"entry {number}: its digest is not that of its spec")
         new = {a: a.measure.cost(request.parts(a.adjacency)) for a in accounts(path)}
     except (DpcalcError, KeyError) as error:
