@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dpcalc.filters.filters import GlobalFilter, IndividualFilter
     from dpcalc.filters.rules import dp_rule, gdp_rule, rdp_rule
     from dpcalc.guarantee import Guarantee
+    from dpcalc.ledger.ledger import Ledger, RefusedError
     from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
     from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
     from dpcalc.mechanisms.exponential import Exponential
@@ -61,6 +62,7 @@ _HOMES = {
     ),
     "dpcalc.conversions.implied": ("convert",),
     "dpcalc.guarantee": ("Guarantee",),
+    "dpcalc.ledger.ledger": ("Ledger", "RefusedError"),
     "dpcalc.mechanisms.declared": ("DeclaredDP", "DeclaredGDP", "DeclaredRDP", "DeclaredZCDP"),
     "dpcalc.mechanisms.discrete": ("DiscreteGaussian", "DiscreteLaplace"),
     "dpcalc.mechanisms.exponential": ("Exponential",),
@@ -88,9 +90,11 @@ __all__ = [
     "IndividualFilter",
     "KaryRandomizedResponse",
     "Laplace",
+    "Ledger",
     "OncePerEpoch",
     "PoissonSampled",
     "RandomizedResponse",
+    "RefusedError",
     "RenyiDP",
     "ZeroConcentratedDP",
     "__version__",

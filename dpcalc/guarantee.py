@@ -120,6 +120,8 @@ class Result:
     guarantee: Guarantee
     details: Mapping[str, Any] = field(default_factory=dict)
     headline: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
     sections: tuple[Section, ...] = ()
     records: tuple[Mapping[str, Any], ...] = ()
     budget: Budget = field(default_factory=Budget)
+    goal: Literal["within", "over", "unproved"] | None = None

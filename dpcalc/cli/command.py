@@ -39,8 +39,10 @@ def command(*, example: str, name: str | None = None) -> Callable[[Callable[...,
             from dpcalc.cli.output import emit
 
             emit(result, shared["format"].value, shared["output"])
-            if result.budget.exceeded(result.guarantee):
+            if result.budget.exceeded(result.guarantee) or result.goal == "over":
                 raise typer.Exit(1)
+            if result.goal == "unproved":
+                raise typer.Exit(3)
 
         _add_shared_parameters(run, function)
         app = typer.Typer(add_completion=False, rich_markup_mode="rich")

@@ -22,6 +22,7 @@ COMMANDS = {
     "sgd-bound": "Last-iterate bounds for noisy gradient descent on convex losses.",
     "exp-mech": "GDP bounds for the exponential mechanism and Langevin sampling.",
     "train": "Private training with individual filters and online clipping.",
+    "ledger": "Budgets that several people and jobs draw on, and that are never overdrawn.",
 }
 
 INTERRUPTED = 130

@@ -54,7 +54,8 @@ def _sections(result: Result) -> list[Section]:
     budget = budget_section(result)
     rows = tuple(guarantee_rows(result.guarantee))
     guarantee = Section(title=f"dpcalc {result.command}", columns=("", ""), rows=rows)
-    return [guarantee, *result.sections, *([budget] if budget else [])]
+    facts = [Section(title="", columns=("", ""), rows=result.facts)] if result.facts else []
+    return [guarantee, *facts, *result.sections, *([budget] if budget else [])]
 
 
 def _draw(result: Result, stream: TextIO, *, width: int | None) -> None:

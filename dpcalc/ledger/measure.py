@@ -13,6 +13,7 @@ import numpy as np
 
 from dpcalc.accounting.renyi import composed_rdp
 from dpcalc.arrays import Floats
+from dpcalc.conversions import pure_dp_rdp
 from dpcalc.errors import InputError
 from dpcalc.ledger.units import Vector, as_typed, units_up
 from dpcalc.mechanisms.base import Mechanism
@@ -100,8 +101,13 @@ def _times(count: int, value: float) -> Fraction | float:
 
 @lru_cache(maxsize=4096)
 def _divergences(mechanism: Mechanism, orders: tuple[float, ...]) -> tuple[float, ...]:
-    """Upper bounds on the Rényi divergence of one release at each order."""
-    return tuple(float(value) for value in composed_rdp([(mechanism, 1)])(np.array(orders, dtype=np.float64)))
+    """Upper bounds on the Rényi divergence of one release at each order; never more than that of its pure ε."""
+    at = np.array(orders, dtype=np.float64)
+    bounds = composed_rdp([(mechanism, 1)])(at)
+    epsilon, delta = _ends(mechanism)
+    if delta == 0 and epsilon < math.inf:
+        bounds = np.minimum(bounds, pure_dp_rdp(max(epsilon, 0.0), at))
+    return tuple(float(value) for value in bounds)
 
 
 def divergences(parts: Parts, orders: Floats) -> Floats:
@@ -109,26 +115,31 @@ def divergences(parts: Parts, orders: Floats) -> Floats:
     return composed_rdp([(_without_failure(mechanism)[0], count) for mechanism, count in parts])(orders)
 
 
+@lru_cache(maxsize=4096)
 def _without_failure(mechanism: Mechanism) -> tuple[Mechanism, float]:
-    """A mechanism that may fail with probability δ as one that does not, and that δ.
+    """A mechanism that may fail outright, with probability δ, as one that does not, and that δ.
 
-    (ε,δ)-DP is ε-DP but for a part of mass δ, the same in both directions (Kairouz, Oh, Viswanath 2015).
+    If its finite losses are at most ε and an infinite one has probability at most δ, in both directions, it is
+    (ε,δ)-DP, and that is ε-DP but for a part of mass δ, the same in both (Kairouz, Oh, Viswanath 2015).
     """
-    if not isinstance(mechanism, DeclaredDP) or mechanism.delta == 0:
+    epsilon, delta = _ends(mechanism)
+    if delta == 0 or epsilon == math.inf or np.isfinite(mechanism.rdp(np.array([1.0001, 2.0]))).any():
         return mechanism, 0.0
-    return DeclaredDP(epsilon=mechanism.epsilon, adjacency=mechanism.adjacency), mechanism.delta
+    return DeclaredDP(epsilon=epsilon, adjacency=mechanism.adjacency), delta
+
+
+def _ends(mechanism: Mechanism) -> tuple[float, float]:
+    """The largest finite loss, and the probability of an infinite one, over both directions; exact or above."""
+    pairs = mechanism.pairs()
+    return max(pair.support()[1] for pair in pairs), max(pair.at_infinity()[0] for pair in pairs)
 
 
 def _total_loss(parts: Iterable[tuple[Mechanism, int]]) -> Fraction | float:
     """An upper bound on the sum of the losses: Σε_t of pure mechanisms, infinite as soon as one is not."""
     total = Fraction(0)
     for mechanism, count in parts:
-        epsilon = _largest_loss(mechanism)
-        if epsilon == math.inf:
+        epsilon, delta = _ends(mechanism)
+        if delta > 0 or epsilon == math.inf:
             return math.inf
-        total += count * as_typed(epsilon)
+        total += count * as_typed(max(epsilon, 0.0))
     return total
-
-
-def _largest_loss(mechanism: Mechanism) -> float:
-    return float(getattr(mechanism, "epsilon", math.inf))

@@ -42,8 +42,8 @@ def open_terms(
         raise InputError(
             f"expected a name without /, got {name!r}" if "/" in name or not name else "a part has no name"
         )
-    limits = {"epsilon": epsilon, "delta": delta, "mu": mu, "rho": rho}
-    gdp = Terms(name=name, filter="gdp", unit=unit, adjacency=adjacency, parent=parent, parts=tuple(parts), **limits)
+    gdp = Terms(name=name, filter="gdp", unit=unit, adjacency=adjacency, parent=parent, parts=tuple(parts))
+    gdp = replace(gdp, epsilon=epsilon, delta=delta, mu=mu, rho=rho)
     check_terms(gdp)
     planned = None if plan is None else plan.parts(adjacency)
     if epsilon is None or delta is None:

@@ -17,6 +17,7 @@ from dpcalc.filters.mixture import Mixture, renyi_room, split_delta
 from dpcalc.guarantee import Adjacency, Guarantee
 from dpcalc.ledger.measure import Measure
 from dpcalc.ledger.units import Vector, add, as_typed, float_down, float_up, units_down, units_up
+from dpcalc.report import rounded_up
 
 FilterKind = Literal["gdp", "rdp"]
 
@@ -233,7 +234,7 @@ class Terms:
             return f"μ = {self.mu:g}"
         if self.rho is not None:
             return f"ρ = {self.rho:g}"
-        return f"ε = {self.epsilon:g} at δ = {self.delta:g}"
+        return f"ε = {self.epsilon:g} at δ = {rounded_up(self.delta)}"
 
     def guarantee(self) -> Guarantee:
         """What the filter enforces for everyone, however the releases were chosen."""

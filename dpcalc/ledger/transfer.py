@@ -16,6 +16,7 @@ from dpcalc.ledger.tree import State, main_account
 from dpcalc.ledger.units import subtract
 from dpcalc.ledger.verify import Replay, replayed
 
+MAX_BYTES = 2_000_000_000
 _MAX_LINE = 20_000_000
 
 

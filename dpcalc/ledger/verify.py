@@ -130,8 +130,8 @@ def verify(ledger: Ledger, *, expected_head: str | None = None) -> Audit:
 def _columns(row: Row) -> list[str]:
     """Whether an entry is found by what its text says."""
     content = row.entry.content
-    said = (content["kind"], content["budget"], content["at"], content.get("by", ""), content.get("voids"))
-    said += (content["key"] if content["kind"] == "spend" else None,)
+    key = content["key"] if content["kind"] == "spend" else None
+    said = (content["kind"], content["budget"], content["at"], content.get("by", ""), content.get("voids"), key)
     if said == (row.kind, row.budget, row.at, row.who, row.voids, row.key):
         return []
     return [f"entry {row.entry.number}: its columns do not say what its text says"]
