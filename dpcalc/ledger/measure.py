@@ -23,7 +23,7 @@ Parts = tuple[tuple[Mechanism, int], ...]
 Kind = Literal["gdp", "zcdp", "rdp"]
 
 # μ and ρ of a mechanism are doubles a few roundings from the truth; their squares are widened by more than that.
-_WIDER = 1 + Fraction(1, 1 << 49)
+WIDER = 1 + Fraction(1, 1 << 49)
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Measure:
 @lru_cache(maxsize=4096)
 def _cost(measure: Measure, parts: Parts) -> Vector:
     if measure.kind == "gdp":
-        return (units_up(sum(count * _squared_mu(mechanism) for mechanism, count in parts) * _WIDER),)
+        return (units_up(sum(count * _squared_mu(mechanism) for mechanism, count in parts) * WIDER),)
     if measure.kind == "zcdp":
-        return (units_up(sum(count * _rho(mechanism) for mechanism, count in parts) * _WIDER),)
+        return (units_up(sum(count * _rho(mechanism) for mechanism, count in parts) * WIDER),)
     return _renyi_cost(measure.orders, parts)
 
 

@@ -269,7 +269,7 @@ def voided(ledger: Ledger, key: str, entry: int, new: bool) -> Result:
     return Result(
         command="ledger void",
         guarantee=terms.guarantee(),
-        headline=f"{terms.name}: entry {row.entry.number} (key {key}) is void{'' if new else ' already'}, by entry {entry}",
+        headline=f"{terms.name}: {key} (entry {row.entry.number}) is void{'' if new else ' already'} (entry {entry})",
         details={
             "key": key,
             "entry": entry,

@@ -177,6 +177,13 @@ class Store(ABC):
         query = f"SELECT {_ROW} FROM dpcalc_entries WHERE number IN ({_OF_BUDGET} ORDER BY entry DESC LIMIT ?)"
         return [_row(found) for found in self.execute(f"{query} ORDER BY number DESC", (budget, count))]
 
+    def moved(self) -> dict[int, set[str]]:
+        """Which budgets each entry is looked up for."""
+        found: dict[int, set[str]] = {}
+        for entry, budget in self.stream("SELECT entry, budget FROM dpcalc_charges"):
+            found.setdefault(entry, set()).add(budget)
+        return found
+
     def shares(self, budget: str, entries: Sequence[int]) -> dict[int, float]:
         """How much of a budget's limit each of some entries took."""
         marks = ", ".join("?" * len(entries))

@@ -15,7 +15,7 @@ from dpcalc import conversions
 from dpcalc.errors import InputError
 from dpcalc.filters.mixture import Mixture, renyi_room, split_delta
 from dpcalc.guarantee import Adjacency, Guarantee
-from dpcalc.ledger.measure import Measure
+from dpcalc.ledger.measure import WIDER, Measure
 from dpcalc.ledger.units import Vector, add, as_typed, float_down, float_up, units_down, units_up
 from dpcalc.report import rounded_up
 
@@ -195,20 +195,20 @@ class Terms:
     def remaining(self, total: Vector) -> dict[str, float]:
         """What one more release may cost, rounded down: of a Gaussian for GDP, of ε-DP with a δ of its own for RDP."""
         kind = self.measure.kind
+        if kind == "rdp":
+            return self._renyi_remaining(total)
+        left = math.floor(max(self.limit - total[0], 0) / WIDER)
         if kind == "zcdp":
-            return {"rho": float_down(max(self.limit - total[0], 0))}
-        if kind == "gdp":
-            left = max(self.limit - total[0], 0)
-            mu = float_down(math.isqrt(left << 100))
-            if self.mu is not None:
-                return {"mu": min(mu, self.mu)}
-            if self.rho is not None:
-                return {"rho": min(float_down(left // 2), self.rho), "mu": mu}
-            assert self.epsilon is not None
-            assert self.delta is not None
-            epsilon = max(0.0, float(conversions.gdp_epsilon(mu, self.delta)) * (1 - 1e-11)) if mu else 0.0
-            return {"epsilon": min(epsilon, self.epsilon), "delta": self.delta, "mu": mu}
-        return self._renyi_remaining(total)
+            return {"rho": min(float_down(left), self.rho or math.inf)}
+        mu = float_down(math.isqrt(left << 100))
+        if self.mu is not None:
+            return {"mu": min(mu, self.mu)}
+        if self.rho is not None:
+            return {"rho": min(float_down(left // 2), self.rho), "mu": mu}
+        assert self.epsilon is not None
+        assert self.delta is not None
+        epsilon = max(0.0, float(conversions.gdp_epsilon(mu, self.delta)) * (1 - 1e-11)) if mu else 0.0
+        return {"epsilon": min(epsilon, self.epsilon), "delta": self.delta, "mu": mu}
 
     def _renyi_remaining(self, total: Vector) -> dict[str, float]:
         assert self.epsilon is not None

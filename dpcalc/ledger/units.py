@@ -46,7 +46,8 @@ def float_up(units: int) -> float:
 def float_down(units: int) -> float:
     """The largest double that is not above so many units."""
     value = float_up(units)
-    return value if value == math.inf or Fraction(value) * UNIT <= units else math.nextafter(value, 0.0)
+    exact = units >= INFINITE if value == math.inf else Fraction(value) * UNIT <= units
+    return value if exact else math.nextafter(value, 0.0)
 
 
 def add(left: Vector, right: Vector) -> Vector:
