@@ -134,7 +134,6 @@ class Ledger:
                 content = {"kind": "budget", "budget": each.name, "terms": each.to_json()}
                 entry, at, _ = self._next(content, self.store.situation(None, []).last)
                 self.store.append(Row(entry, "budget", each.name, at))
-        self.store.make_durable()
         return True
 
     def _check_family(self, terms: Terms) -> None:
@@ -174,7 +173,6 @@ class Ledger:
                         raise RefusedError(answer)
                     answer = self._recorded(answer, after, costs, found, by=by, note=note)
                     appended = True
-            self.store.make_durable()
         except StorageError as error:
             if not appended:
                 raise
@@ -220,7 +218,6 @@ class Ledger:
             entry, at, _ = self._next(content, found.last)
             charges = _shares(path, found.states, after)
             self.store.append(Row(entry, "void", row.budget, at, by, voids=row.entry.number, charges=charges))
-        self.store.make_durable()
         return entry.number, True
 
     def _situation(self, budget: str, key: str | None) -> _Found:

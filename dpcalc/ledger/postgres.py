@@ -92,11 +92,20 @@ class Postgres(Store):
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        with self._told(), self._pipeline(), self._connection.transaction():
-            self.run("SET LOCAL synchronous_commit = off")
-            # What is read after the lock was granted is what the last holder committed.
-            self.run("SELECT id FROM dpcalc_ledger FOR UPDATE")
-            yield
+        with self._told():
+            try:
+                with self._pipeline():
+                    self.run("BEGIN")
+                    self.run("SET LOCAL synchronous_commit = off")
+                    # What is read after the lock was granted is what the last holder committed.
+                    self.run("SELECT id FROM dpcalc_ledger FOR UPDATE")
+                    yield
+                    self.run("COMMIT")
+                    self.run("SELECT pg_logical_emit_message(true, 'dpcalc', '')")
+            except BaseException:
+                with contextlib.suppress(self._driver.Error):
+                    self._connection.rollback()
+                raise
 
     def _pipeline(self) -> contextlib.AbstractContextManager[Any]:
         """Statements are sent without waiting for one another's answers, where the client library can."""
@@ -107,9 +116,6 @@ class Postgres(Store):
         with self._told(), self._connection.transaction():
             self.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             yield
-
-    def make_durable(self) -> None:
-        self.execute("SELECT pg_logical_emit_message(true, 'dpcalc', '')")
 
     def faults(self) -> list[str]:
         query = "SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = to_regclass(?) AND NOT tgisinternal"

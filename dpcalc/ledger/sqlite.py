@@ -138,9 +138,6 @@ class Sqlite(Store):
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
 
-    def make_durable(self) -> None:
-        """With synchronous = FULL a commit in WAL mode has been flushed when it returns."""
-
     def faults(self) -> list[str]:
         found = [str(line) for (line,) in self.execute("PRAGMA integrity_check") if line != "ok"]
         found += [f"foreign key: {row}" for row in self.execute("PRAGMA foreign_key_check")]

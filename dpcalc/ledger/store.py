@@ -80,15 +80,14 @@ class Store(ABC):
 
     @abstractmethod
     def writing(self) -> contextlib.AbstractContextManager[None]:
-        """A transaction that no other writer is in, undone if the block raises; waits a bounded time."""
+        """A transaction that no other writer is in: on the disk when the block has ended, undone if it raises.
+
+        It waits a bounded time for its turn.
+        """
 
     @abstractmethod
     def reading(self) -> contextlib.AbstractContextManager[None]:
         """A view of one moment."""
-
-    @abstractmethod
-    def make_durable(self) -> None:
-        """Return once everything that was committed is on the disk."""
 
     @abstractmethod
     def faults(self) -> list[str]:

@@ -53,7 +53,6 @@ def imported(url: str, lines: Iterable[str], source: str) -> int:
                 replay.follow(entry)
                 if entry.number > number:
                     ledger.store.append(_row(entry, replay, before))
-        ledger.store.make_durable()
     return len(entries) - number
 
 
