@@ -12,7 +12,7 @@ from dpcalc.errors import InputError
 from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.requests import Request
 from dpcalc.ledger.tree import State, accounts, charged, main_account
-from dpcalc.spec.fields import FIELDS
+from dpcalc.spec.fields import FIELDS, read_number
 
 _DIGITS = 4
 _MOST_COUNT = 10**15
@@ -76,15 +76,15 @@ class Room:
         position = self.costliest(request)
         entry = request.entries[position]
         count = self.largest_count(request, position, entry.count)
+        noise = noise_key(request, position)
         fields = request.node(position).mapping("an entry")
-        noise = next((key for key in _NOISE if key in fields), None)
         declared = next((key for key in _DECLARED if key in fields), None) if noise is None else None
         return Advice(
             entry=entry.name,
             asked=entry.count,
             largest_count=count,
             noise_key=noise,
-            least_noise=self._least(request, position, noise) if noise else None,
+            least_noise=self.least_noise(request, position, noise, entry.count) if noise else None,
             largest=self._largest(request, position, declared) if declared else None,
         )
 
@@ -111,12 +111,12 @@ class Room:
 
         return max(range(len(request.entries)), key=cost)
 
-    def _least(self, request: Request, position: int, key: str) -> float | None:
-        """The least noise with which all of it fits, rounded up; None if no noise is enough."""
+    def least_noise(self, request: Request, position: int, key: str, count: int) -> float | None:
+        """The least noise with which so many releases of an entry fit, rounded up; None if no noise is enough."""
         stated = _number(request, position, key)
 
         def fits(value: float) -> bool:
-            return self._fits_with(request, position, key, value)
+            return self._fits_with(request, position, key, value, count)
 
         factor = 2.0
         while not fits(stated * factor):
@@ -131,7 +131,7 @@ class Room:
         stated = _number(request, position, key)
 
         def fits(value: float) -> bool:
-            return self._fits_with(request, position, key, value)
+            return self._fits_with(request, position, key, value, request.entries[position].count)
 
         factor = 0.5
         while not fits(stated * factor):
@@ -141,16 +141,20 @@ class Room:
         found = _settled(stated * factor * 2, stated * factor, fits, math.floor)
         return None if found is None else (key, found)
 
-    def _fits_with(self, request: Request, position: int, key: str, value: float) -> bool:
+    def _fits_with(self, request: Request, position: int, key: str, value: float, count: int) -> bool:
         try:
-            return self.fits(request.with_value(position, key, repr(value)))
+            return self.fits(request.with_value(position, key, repr(value)), position, count)
         except InputError:
             return False
 
 
-def _number(request: Request, position: int, key: str) -> float:
-    from dpcalc.spec.fields import read_number
+def noise_key(request: Request, position: int) -> str | None:
+    """The key of an entry that is its noise."""
+    fields = request.node(position).mapping("an entry")
+    return next((key for key in _NOISE if key in fields), None)
 
+
+def _number(request: Request, position: int, key: str) -> float:
     return read_number(request.node(position).mapping("an entry")[key], FIELDS[key])
 
 

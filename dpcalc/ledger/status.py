@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from dpcalc.errors import CertificationError, InputError
-from dpcalc.ledger.advice import Room
+from dpcalc.ledger.advice import Room, noise_key
 from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.requests import stored_request
 from dpcalc.ledger.store import Row
@@ -118,7 +118,7 @@ def planned_epsilon(ledger: Ledger, name: str) -> float | None:
 
 
 def still_fits(ledger: Ledger, name: str, latest: Sequence[Spend]) -> dict[str, Any] | None:
-    """How many more releases like the largest recent one fit, and the noise that another such spend would need."""
+    """How many more releases like the largest recent one fit, and the noise for one more such spend, or for two."""
     spends = [spend for spend in latest if spend.kind == "spend"]
     if not spends:
         return None
@@ -126,8 +126,13 @@ def still_fits(ledger: Ledger, name: str, latest: Sequence[Spend]) -> dict[str, 
     content = ledger.store.entry(largest.number).content
     request = stored_request(content["specs"], ledger.budget(name).adjacency)
     room = Room(ledger, content["budget"])
-    if room.fits(request):
-        position = room.costliest(request)
-        entry = request.entries[position]
-        return {"entry": entry.name, "count": entry.count, "largest_count": room.largest_count(request, position)}
-    return room.advice(request).to_json()
+    if not room.fits(request):
+        return room.advice(request).to_json()
+    position = room.costliest(request)
+    entry = request.entries[position]
+    count, key = room.largest_count(request, position), noise_key(request, position)
+    fits: dict[str, Any] = {"entry": entry.name, "count": entry.count, "largest_count": count, "least_noise": None}
+    if key is not None and count < 2 * entry.count:
+        noise = room.least_noise(request, position, key, 2 * entry.count)
+        fits |= {"count": 2 * entry.count, "least_noise": {key: noise}}
+    return fits
