@@ -177,7 +177,9 @@ class Ledger:
             if not appended:
                 raise
             raise StorageError(
-                f"{error}; whether it was recorded is not known: ask again with the key {key}, it is charged once"
+                f"{error.message}; whether it was recorded is not known: ask again with the key {key}, "
+                "it is charged once",
+                where=error.where,
             ) from None
         return answer
 
