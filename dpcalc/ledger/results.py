@@ -14,11 +14,10 @@ from dpcalc.ledger.status import Status, planned_epsilon, status_of, still_fits
 from dpcalc.ledger.terms import Terms
 from dpcalc.ledger.units import float_up, subtract
 from dpcalc.ledger.verify import Audit
-from dpcalc.report import rounded_down, rounded_up
+from dpcalc.report import SYMBOLS, rounded_down, rounded_up
 
-_BAR = 40
+_BAR = 32
 _QUANTITIES = {"gdp": "μ²", "zcdp": "ρ"}
-_SYMBOLS = {"epsilon": "ε", "delta": "δ", "mu": "μ", "rho": "ρ"}
 
 
 def made(terms: Terms, ledger: Ledger, new: bool) -> Result:
@@ -136,7 +135,7 @@ def _status_facts(status: Status, planned: float | None, fits: Mapping[str, Any]
         inside = (
             f"in {quantity}: {rounded_up(float_up(status.total[0]), 4)} of {rounded_down(float_up(terms.limit), 4)}"
         )
-    facts = [("█" * full + "░" * (_BAR - full), inside)]
+    facts = [("spent", f"{'█' * full}{'░' * (_BAR - full)}  {inside}")]
     if fits is not None:
         facts.append(("fits still", _fits(fits)))
     forecast = status.forecast()
@@ -295,7 +294,7 @@ def taken_in(ledger: Ledger, added: int) -> Result:
 def _amounts(values: Mapping[str, float], *, up: bool) -> str:
     rounded = rounded_up if up else rounded_down
     shown = {key: value for key, value in values.items() if key != "mu" or "epsilon" not in values}
-    return ", ".join(f"{_SYMBOLS[key]} = {rounded(value, 4)}" for key, value in shown.items())
+    return ", ".join(f"{SYMBOLS[key]} = {rounded(value, 4)}" for key, value in shown.items())
 
 
 def _percent(level: float) -> str:
