@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpcalc.cli.command import command
+from dpcalc.cli import streams
+from dpcalc.cli.command import OnceCommand, command
 from dpcalc.cli.compose import Mechanisms, Specs
 from dpcalc.cli.options import AdjacencyChoice, number
 from dpcalc.errors import InputError
@@ -120,6 +120,8 @@ def spend(
     from dpcalc.ledger.results import answered
     from dpcalc.spec.sources import read_documents
 
+    if dry_run and (by or note):
+        raise InputError("has no effect on a dry run, which writes nothing", where="by" if by else "note")
     documents = read_documents(spec or (), mechanism or ())
     with _open(ledger, write=not dry_run) as opened:
         request = asked(documents, opened.budget(name).adjacency)
@@ -219,8 +221,7 @@ def export(
     with _open(ledger) as opened:
         if output in (None, "-"):
             for line in exported(opened):
-                sys.stdout.write(line)
-            sys.stdout.flush()
+                streams.write(line)
             return
         assert output is not None
         with writing(output, mode=PRIVATE) as stream:
@@ -245,7 +246,15 @@ def import_(
         return taken_in(opened, added)
 
 
-ledger = typer.Typer(add_completion=False, no_args_is_help=True, help="Budgets that outlive a process.")
+_HELP: dict[str, object] = {"help_option_names": ["-h", "--help"]}
+ledger = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Budgets that outlive a process.", context_settings=_HELP
+)
 for _command in (init, spend, status, log, verify, void, import_):
     ledger.registered_commands += _command.registered_commands
-ledger.command(name="export", epilog="Example: dpcalc ledger export team.db -o team.jsonl")(export)
+ledger.command(
+    name="export",
+    cls=OnceCommand,
+    context_settings=_HELP,
+    epilog="Example: dpcalc ledger export team.db -o team.jsonl",
+)(export)

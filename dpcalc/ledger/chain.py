@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from dpcalc.errors import InputError
+
 SCHEMA = "dpcalc-ledger/1"
 
 
@@ -37,6 +39,10 @@ def digest(text: str) -> str:
 def sealed(number: int, previous: str, content: Mapping[str, Any]) -> Entry:
     """The next entry after one whose hash is `previous`; the first one follows the ledger's own identifier."""
     body = canonical({**content, "number": number})
+    try:
+        body.encode()
+    except UnicodeEncodeError:
+        raise InputError("expected names, keys and notes that are text, got characters that no text has") from None
     return Entry(number, body, previous, _seal(previous, body))
 
 

@@ -23,6 +23,8 @@ from dpcalc.ledger.tree import Account, State, accounts, charged, main_account
 from dpcalc.ledger.units import Vector, decode, encode, subtract
 from dpcalc.version import __version__
 
+_LONGEST = 100_000
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -160,6 +162,7 @@ class Ledger:
         releases is charged once, however often it is asked for.
         """
         key = f"auto-{secrets.token_hex(8)}" if key is None else key
+        _expect_texts(key, by, note)
         request = asked(releases, self.budget(budget).adjacency)
         costs = self._costs(self.path(budget), request)
         appended = False
@@ -185,6 +188,7 @@ class Ledger:
 
     def ask(self, budget: str, releases: Any, *, key: str | None = None) -> Answer:
         """What `spend` would say; nothing is written."""
+        _expect_texts("a key" if key is None else key)
         request = asked(releases, self.budget(budget).adjacency)
         with self.store.reading():
             found = self._situation(budget, key)
@@ -205,6 +209,7 @@ class Ledger:
         """Take back a spend that provably never touched the data; its entry's number, and whether this call did it."""
         if not reason.strip():
             raise InputError("a void needs a reason: how is it known that this never ran?")
+        _expect_texts(key, reason, by)
         with self.store.writing():
             row = self.store.find(key)
             if row is None:
@@ -334,6 +339,20 @@ def _state(stored: Mapping[str, Sequence[str]] | None, upwards: Sequence[Terms])
     if stored is None:
         return {account.name: account.measure.nothing for account in accounts(upwards)}
     return {account: decode(texts) for account, texts in stored.items()}
+
+
+def _expect_texts(key: str, *others: str) -> None:
+    if not key.strip():
+        raise InputError("expected a key that says something, got an empty one")
+    for text in (key, *others):
+        if len(text) > _LONGEST or any("\ud800" <= character <= "\udfff" or character == "\0" for character in text):
+            raise InputError(f"expected text of at most {_LONGEST:,} characters, without bytes that are none")
+
+
+def charge(url: str, budget: str, releases: Any, *, key: str | None = None, by: str = "", note: str = "") -> Answer:
+    """`Ledger.spend` for a job that has nothing else to ask of the ledger."""
+    with Ledger.open(url) as ledger:
+        return ledger.spend(budget, releases, key=key, by=by, note=note)
 
 
 def _now() -> str:

@@ -45,6 +45,8 @@ def open_terms(
     gdp = Terms(name=name, filter="gdp", unit=unit, adjacency=adjacency, parent=parent, parts=tuple(parts))
     gdp = replace(gdp, epsilon=epsilon, delta=delta, mu=mu, rho=rho)
     check_terms(gdp)
+    if plan is not None and (epsilon is None or filter == "gdp"):
+        raise InputError("has no effect: a plan is for choosing a filter for (ε,δ), or its orders", where="plan")
     planned = None if plan is None else plan.parts(adjacency)
     if epsilon is None or delta is None:
         return _of_one_number(gdp, filter, step_delta)

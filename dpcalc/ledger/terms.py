@@ -27,7 +27,7 @@ _EQUALITY = 1 + Fraction(1, 1 << 40)
 _TYPED_EQUALITY = 1 + Fraction(1, 1 << 60)
 
 ASSUMPTIONS = (
-    "every release of these data is charged here before it runs, and none runs that was refused",
+    "every release of these data is charged here before it runs; what was refused or voided never ran",
     "a release touches the data only as its spec says",
 )
 PARTITION = "a record belongs to exactly one of the parts {parts}, by itself alone, and no {unit} has records in two"

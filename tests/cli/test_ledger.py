@@ -187,10 +187,13 @@ def test_a_void_needs_a_reason_and_frees_what_was_charged(dpcalc, team) -> None:
         ("--mu", 1, "--parallel", "a,a"),
         ("--mu", 1, "--parent", "absent"),
         ("--mu", "nan"),
+        ("--mu", 1, "--plan", "plan.yaml"),
+        ("--epsilon", 1, "--delta", "1e-6", "--filter", "gdp", "--plan", "plan.yaml"),
         ("--mu", 0),
     ],
 )
 def test_wrong_terms_are_exit_2_and_make_no_ledger_entry(dpcalc, team, arguments) -> None:
+    Path("plan.yaml").write_text("mechanisms: [{type: gaussian, noise_multiplier: 20}]\n")
     done = dpcalc("ledger", "init", "team.db", "--budget", "other", *arguments)
     assert done.code == 2
     assert dpcalc("ledger", "log", "team.db", "-f", "json").json["details"]["entries"][-1]["entry"] == 1
@@ -213,6 +216,9 @@ def test_unknown_places_and_names_are_exit_2(dpcalc, team) -> None:
         ("spend", "team.db", "census"),
         ("status", "mysql://host/db"),
         ("import", "x.db", "absent.jsonl"),
+        ("spend", "team.db", "census", "-m", GAUSSIANS, "--dry-run", "--by", "ann"),
+        ("spend", "team.db", "census", "-m", GAUSSIANS, "--key", " "),
+        ("spend", "team.db", "census", "-m", GAUSSIANS, "--key", "\ud800"),
     ):
         assert dpcalc("ledger", *arguments).code == 2
     assert not Path("absent.db").exists()
