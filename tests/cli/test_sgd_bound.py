@@ -18,6 +18,18 @@ SGD = ("sgd-bound", "--algorithm", "sgd", *LOGISTIC)
 GD = ("sgd-bound", "--algorithm", "gd", "--lr", "0.1", "--sensitivity", "1", "--n", "10", "--delta", "1e-5")
 
 
+def settled(*arguments: object) -> list[object]:
+    """The arguments with each option once: one that is given again replaces the one before."""
+    kept: dict[object, list[object]] = {}
+    for argument in arguments:
+        if (isinstance(argument, str) and argument.startswith("--")) or not kept:
+            kept[argument] = [argument]
+            last = argument
+        else:
+            kept[last].append(argument)
+    return [word for words in kept.values() for word in words]
+
+
 @pytest.mark.parametrize(
     ("epochs", "published"),
     [(50, (0.992, 4.339, 5.82, 30.51)), (100, (1.235, 5.601, 7.61, 49.88)), (200, (1.593, 7.579, 9.88, 83.83))],
@@ -101,7 +113,7 @@ def test_the_result_feeds_compose(dpcalc, tmp_path, command) -> None:
     ],
 )
 def test_what_is_wrong_is_named(dpcalc, arguments, named) -> None:
-    result = dpcalc(*CGD, *arguments)
+    result = dpcalc(*settled(*CGD, *arguments))
     if named is None:
         assert result.code == 0
         return
@@ -133,12 +145,12 @@ def test_a_sweep_has_one_row_per_value_in_every_format(dpcalc) -> None:
     rows = list(csv.DictReader(io.StringIO(dpcalc(*sweep, "-f", "csv").out)))
     assert [float(row["epochs"]) for row in rows] == [50, 100, 150, 200]
     assert float(rows[0]["epsilon"]) == pytest.approx(4.339, abs=6e-4)
-    assert float(rows[3]["epsilon composition"]) == pytest.approx(83.83, abs=6e-3)
+    assert float(rows[3]["epsilon_composition"]) == pytest.approx(83.83, abs=6e-3)
     document = dpcalc(*sweep, "-f", "json").json
     assert [row["epochs"] for row in document["details"]["sweep"]] == [50, 100, 150, 200]
     assert document["epsilon"] == pytest.approx(7.579, abs=6e-4)  # the largest, so that a limit holds for all
     assert dpcalc(*sweep, "-f", "markdown").out.count("shifted-interpolation") >= 4
-    assert "4.33916" in dpcalc(*sweep).out
+    assert "4.340" in dpcalc(*sweep).out
 
 
 def test_a_sweep_can_be_drawn(dpcalc, tmp_path) -> None:
