@@ -14,7 +14,7 @@ from dpcalc.filters.run import Run, Settings
 from dpcalc.guarantee import Guarantee
 
 _THEOREMS = {
-    ("gdp", "individual"): "Koskela et al. (2023), Theorem 12: individual GDP filter",
+    ("gdp", "individual"): "Koskela et al. (2023), Algorithm 1 and Theorem 11: individual GDP filter",
     ("gdp", "global"): "Koskela et al. (2023), Theorem 11 and C.1: GDP filter",
     ("rdp", "individual"): "Feldman, Zrnic (2021), Theorem 4.5: individual Rényi filter",
     ("rdp", "global"): "Feldman, Zrnic (2021), Theorem 4.3: Rényi filter",
@@ -22,6 +22,11 @@ _THEOREMS = {
     ("dp", "global"): "Feldman, Zrnic (2021), Theorem 4.9: DP filter through zCDP",
 }
 _CLIP_THEOREM = "Feldman, Zrnic (2021), Algorithm 7 and Proposition 5.2: clipping to the remaining budget"
+
+
+def theorem_of(kind: str, *, scope: str, mode: str) -> str:
+    """What a filter rests on, for `filter` and for `train`."""
+    return _CLIP_THEOREM if mode == "clip" else _THEOREMS[kind, scope]
 
 
 def guarantee(settings: Settings, *, epsilon: float | None, delta: float | None) -> Guarantee:
@@ -32,7 +37,7 @@ def guarantee(settings: Settings, *, epsilon: float | None, delta: float | None)
         adjacency="add-remove",
         status="certified",
         accountant=f"{settings.scope} {rule.kind} {'odometer' if rule.notion is None else 'filter'}",
-        theorem=_CLIP_THEOREM if settings.mode == "clip" else _THEOREMS[rule.kind, settings.scope],
+        theorem=theorem_of(rule.kind, scope=settings.scope, mode=settings.mode),
         sampler="none" if not sampled else f"poisson, rate {settings.sampling_rate:g}",
         assumptions=tuple(_assumptions(settings)),
     )

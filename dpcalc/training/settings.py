@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
+from dpcalc.numbers import steps_of_epochs
 from dpcalc.training.batches import Algorithm, Batches
-from dpcalc.training.clipping import ClippingName
+from dpcalc.training.clipping import CLIPS, ClippingName
 from dpcalc.training.models import MODELS
 from dpcalc.training.optimizers import OptimizerName
 
@@ -73,6 +74,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and 0 < value < math.inf):
                 raise InputError(f"Expected {name}={value!r} in (0, inf).")
+        if self.clip not in CLIPS:
+            raise InputError(f"Expected clip={self.clip!r} in {CLIPS}, where sums of gradients are proved.")
         for name, low in (("batch_size", 1), ("steps", 1), ("extra_steps", 0), ("seed", 0)):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and value >= low):
@@ -126,8 +129,8 @@ class Settings:
             return self.steps
         size = self.batches(records).batch_size
         if self.algorithm == "cgd":
-            return math.ceil(self.epochs * self.batches(records).steps_per_epoch)
-        return math.ceil(self.epochs * records / size)
+            return steps_of_epochs(self.epochs, self.batches(records).steps_per_epoch, 1)
+        return steps_of_epochs(self.epochs, records, size)
 
     def all_steps(self, records: int) -> int:
         """The steps that are run, with those a filter adds: a third more unless told."""
