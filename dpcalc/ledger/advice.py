@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpcalc.errors import InputError
-from dpcalc.ledger.ledger import Ledger
+from dpcalc.ledger.ledger import Answer, Ledger, RefusedError
 from dpcalc.ledger.requests import Request
 from dpcalc.ledger.tree import State, accounts, charged, main_account
 from dpcalc.spec.fields import FIELDS, read_number
@@ -146,6 +146,16 @@ class Room:
             return self.fits(request.with_value(position, key, repr(value)), position, count)
         except InputError:
             return False
+
+
+def charge(url: str, budget: str, releases: Any, *, key: str, note: str = "") -> Answer:
+    """Charge a job that is about to run and has nothing else to ask of the ledger; a refusal says what would fit."""
+    with Ledger.open(url) as ledger:
+        try:
+            return ledger.spend(budget, releases, key=key, note=note)
+        except RefusedError as refused:
+            advice = Room(ledger, budget).advice(refused.answer.request)
+            raise RefusedError(refused.answer, advice.sentence()) from None
 
 
 def noise_key(request: Request, position: int) -> str | None:

@@ -57,10 +57,10 @@ class RefusedError(DpcalcError):
 
     exit_code = 1
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, advice: str = "") -> None:
         super().__init__(
             f"{answer.refused_by} refused: {', '.join(answer.request.names)} does not fit into what is left of "
-            f"{answer.budget.stated()}"
+            f"{answer.budget.stated()}{f' ({advice})' if advice else ''}"
         )
         self.answer = answer
 
@@ -347,12 +347,6 @@ def _expect_texts(key: str, *others: str) -> None:
     for text in (key, *others):
         if len(text) > _LONGEST or any("\ud800" <= character <= "\udfff" or character == "\0" for character in text):
             raise InputError(f"expected text of at most {_LONGEST:,} characters, without bytes that are none")
-
-
-def charge(url: str, budget: str, releases: Any, *, key: str | None = None, by: str = "", note: str = "") -> Answer:
-    """`Ledger.spend` for a job that has nothing else to ask of the ledger."""
-    with Ledger.open(url) as ledger:
-        return ledger.spend(budget, releases, key=key, by=by, note=note)
 
 
 def _now() -> str:

@@ -119,6 +119,12 @@ def standing(ledger: Ledger, name: str | None, what_if: Request | None = None) -
     )
 
 
+def pages(url: str) -> list[Result]:
+    """What a report on a whole ledger shows: each budget as it stands, then the log."""
+    with Ledger.open(url, write=False) as ledger:
+        return [*(standing(ledger, name) for name in ledger.budgets), logged(ledger, None)]
+
+
 def _standing(status: Status) -> str:
     return (
         f"{status.terms.name}: {_percent(status.level)} of {status.terms.stated()} is spent; "

@@ -102,7 +102,8 @@ def planned_epsilon(ledger: Ledger, name: str) -> float | None:
     from dpcalc.accounting.compose import compose
 
     terms = ledger.budget(name)
-    if terms.delta is None or terms.parts or any(t.is_part for t in ledger.budgets.values() if t.parent != name):
+    in_parts = any(t.is_part and terms in ledger.path(t.name)[1:] for t in ledger.budgets.values())
+    if terms.delta is None or in_parts:
         return None
     found = ledger.store.different(name, _DIFFERENT)
     if not found or len(found) > _DIFFERENT:

@@ -261,3 +261,35 @@ def test_names_cannot_steer_a_terminal_or_break_the_log(dpcalc, team) -> None:
     assert done.code == 0
     assert json.loads(dpcalc("ledger", "log", "team.db", "-f", "json").out)["details"]["entries"][1]["key"] == evil
     assert dpcalc("ledger", "verify", "team.db").code == 0
+
+
+TRAIN = ("train", "--model", "logistic", "--algorithm", "gd", "--steps", 5, "--seed", 1, "--ledger", "team.db")
+
+
+def test_training_starts_only_if_the_ledger_accepted_it(dpcalc, team, monkeypatch) -> None:
+    from dpcalc.training import session
+
+    run = (*TRAIN, "--budget", "census", "--key", "run-1", "--noise-multiplier", 5, "-f", "json")
+    done = dpcalc(*run)
+    assert (done.code, done.json["details"]["ledger"]["entry"]) == (0, 2)
+    status = dpcalc("ledger", "status", "team.db", "census", "-f", "json").json["details"]
+    assert status["spent"]["mu"] == pytest.approx(5**0.5 / 5, rel=1e-9)
+    assert dpcalc(*run).json["details"]["ledger"]["entry"] == 2  # again with its key, charged once
+    monkeypatch.setattr(session, "run", lambda *_, **__: pytest.fail("a refused run must not touch the data"))
+    refused = dpcalc(*TRAIN, "--budget", "census", "--key", "run-2", "--noise-multiplier", 2)
+    assert refused.code == 1
+    assert "census refused" in refused.err
+    assert "would fit" in refused.err
+
+
+def test_a_filtered_run_is_charged_its_budget(dpcalc, team) -> None:
+    run = (*TRAIN, "--budget", "census", "--key", "run-1", "--noise-multiplier", 10, "--filter", "gdp", "-f", "json")
+    done = dpcalc(*run)
+    assert done.code == 0
+    status = dpcalc("ledger", "status", "team.db", "census", "-f", "json").json["details"]
+    assert status["spent"]["mu"] == pytest.approx(done.json["mu"], rel=1e-9)
+
+
+def test_ledger_budget_and_key_go_together(dpcalc, team) -> None:
+    assert dpcalc(*TRAIN, "--key", "k").code == 2
+    assert dpcalc(*TRAIN, "--budget", "absent", "--key", "k").code == 2
