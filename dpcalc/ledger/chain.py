@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from dpcalc.errors import InputError
+from dpcalc.errors import CertificationError, InputError
 
 SCHEMA = "dpcalc-ledger/1"
 
@@ -23,7 +23,12 @@ class Entry(NamedTuple):
     @property
     def content(self) -> dict[str, Any]:
         """What the text says."""
-        read: dict[str, Any] = json.loads(self.body)
+        try:
+            read = json.loads(self.body)
+        except ValueError:
+            read = None
+        if not isinstance(read, dict):
+            raise CertificationError(f"entry {self.number} cannot be read; dpcalc ledger verify says more")
         return read
 
 
@@ -52,10 +57,12 @@ def _seal(previous: str, body: str) -> str:
 
 def broken_link(entry: Entry, number: int, previous: str) -> str | None:
     """What is wrong with an entry that should have this number and predecessor; None if nothing is."""
-    if entry.number != number or f'"number":{number}' not in entry.body:
+    if entry.number != number:
         return f"entry {number} is missing or numbered {entry.number}"
     if entry.previous != previous:
         return f"entry {number} does not follow the one before it"
     if entry.hash != _seal(entry.previous, entry.body):
         return f"entry {number} was changed: its hash does not fit its text"
+    if entry.content.get("number") != number:
+        return f"entry {number} says that it is another"
     return None

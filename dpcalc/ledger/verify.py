@@ -48,19 +48,20 @@ class Replay:
 
     def follow(self, entry: Entry) -> list[str]:
         """Take the next entry; what is wrong with it."""
-        wrong = broken_link(entry, self.number + 1, self.previous)
+        expected = self.number + 1, self.previous
         self.number, self.previous = entry.number, entry.hash
-        if wrong is not None:
-            return [wrong]
-        content = entry.content
         try:
+            wrong = broken_link(entry, *expected)
+            if wrong is not None:
+                return [wrong]
+            content = entry.content
             if content["kind"] == "budget":
                 return self._budget(content)
             if content["kind"] == "spend":
                 return self._spend(entry.number, content)
             if content["kind"] == "void":
                 return self._void(entry.number, content)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, DpcalcError) as error:
             return [f"entry {entry.number} cannot be read ({type(error).__name__}: {error})"]
         return [f"entry {entry.number} is of an unknown kind"]
 
@@ -115,18 +116,27 @@ def verify(ledger: Ledger, *, expected_head: str | None = None) -> Audit:
     with ledger.store.reading():
         moved = ledger.store.moved()
         for row in ledger.store.rows():
-            audit.contradicted += replay.follow(row.entry) or _columns(row, moved.pop(row.entry.number, set()))
             audit.entries, audit.head = audit.entries + 1, row.entry.hash
             seen = seen or row.entry.hash == expected_head
+            charges = moved.pop(row.entry.number, set())
+            audit.contradicted += replay.follow(row.entry) or _columns(row, charges)
             if row.kind == "spend":
                 _recompute(row, replay, audit)
-        for name, terms in replay.terms.items():
-            if ledger.total(name) != replay.states[name][main_account(terms).name]:
-                audit.contradicted.append(f"budget {name}: the ledger reads another total than its entries add up to")
+        audit.contradicted += [line for name in replay.terms for line in _total(ledger, replay, name)]
     audit.contradicted += [f"charges of entry {number}, which is not there" for number in moved]
     if not seen:
         audit.contradicted.append(f"no entry has the hash {expected_head}: entries were replaced or lost")
     return audit
+
+
+def _total(ledger: Ledger, replay: Replay, name: str) -> list[str]:
+    """Whether the ledger decides by what its entries add up to."""
+    try:
+        if ledger.total(name) == replay.states[name][main_account(replay.terms[name]).name]:
+            return []
+    except (DpcalcError, KeyError, TypeError, ValueError) as error:
+        return [f"budget {name}: its total cannot be read ({error})"]
+    return [f"budget {name}: the ledger reads another total than its entries add up to"]
 
 
 def _columns(row: Row, moved: set[str]) -> list[str]:
@@ -142,17 +152,18 @@ def _columns(row: Row, moved: set[str]) -> list[str]:
 
 def _recompute(row: Row, replay: Replay, audit: Audit) -> None:
     """The cost by today's engine, from the spec as it was stored."""
-    number, content = row.entry.number, row.entry.content
+    number = row.entry.number
     try:
+        content = row.entry.content
+        old = _decoded(content["cost"])
         path = replay.path(content["budget"])
         request = stored_request(content["specs"], path[0].adjacency)
         if request.digest != row.digest:
             audit.contradicted.append(f"entry {number}: its digest is not that of its spec")
         new = {a: a.measure.cost(request.parts(a.adjacency)) for a in accounts(path)}
-    except (DpcalcError, KeyError) as error:
+    except (DpcalcError, KeyError, TypeError, ValueError, AttributeError) as error:
         audit.not_checked.append(f"entry {number}: its cost cannot be recomputed ({error})")
         return
-    old = _decoded(content["cost"])
     for account, cost in new.items():
         line = _difference(number, account, old.get(account.name), cost)
         if line is not None:

@@ -10,7 +10,7 @@ import pytest
 from dpcalc import DeclaredDP, Gaussian, Laplace, PoissonSampled
 from dpcalc.errors import InputError
 from dpcalc.ledger import measure
-from dpcalc.ledger.chain import Entry, broken_link, canonical, sealed
+from dpcalc.ledger.chain import SCHEMA, Entry, broken_link, canonical, digest, sealed
 from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.opening import open_terms
 from dpcalc.ledger.transfer import exported, imported
@@ -60,6 +60,8 @@ def test_a_clean_ledger_is_confirmed(spent) -> None:
     ("statement", "found"),
     [
         ("UPDATE dpcalc_entries SET body = replace(body, 'ann', 'bob') WHERE number = 5", "entry 5 was changed"),
+        ("UPDATE dpcalc_entries SET body = 'no JSON' WHERE number = 8", "entry 8 was changed"),
+        ("UPDATE dpcalc_entries SET body = '[]' WHERE number = 2", "entry 2 was changed"),
         ("DELETE FROM dpcalc_entries WHERE number = 6", "entry 6 is missing"),
         ("UPDATE dpcalc_entries SET who = 'bob' WHERE number = 5", "columns"),
         ("UPDATE dpcalc_entries SET digest = 'x' WHERE number = 6", "digest"),
@@ -159,6 +161,17 @@ def test_a_broken_link_is_named() -> None:
     assert "was changed" in str(
         broken_link(Entry(1, first.body.replace("budget", "spend"), "start", first.hash), 1, "start")
     )
+
+
+@pytest.mark.parametrize(
+    "body", ["no JSON", "[]", '{"number":7}', '{"kind":"spend","number":7}', '{"kind":"other","number":7}']
+)
+def test_an_entry_that_was_forged_to_be_nonsense_is_told_and_not_believed(spent, body) -> None:
+    with Ledger.open(spent, write=False) as ledger:
+        entry = ledger.store.entry(7)
+    forged = digest(f"{SCHEMA}\n{entry.previous}\n{body}")
+    lines = tampered(spent, f"UPDATE dpcalc_entries SET body = '{body}', hash = '{forged}' WHERE number = 7")
+    assert any(line.startswith("entry 7") for line in lines)
 
 
 def test_the_log_of_one_budget_has_what_was_charged_to_it(spent) -> None:
