@@ -67,7 +67,8 @@ def answered(answer: Answer, advice: Advice | None, *, dry: bool) -> Result:
         done = "would be accepted" if answer.entry is None else f"accepted as entry {answer.entry}, key {answer.key}"
         if answer.entry is not None and not answer.recorded:
             done = f"was accepted before as entry {answer.entry}, and is charged once"
-        headline = f"{terms.name}: {names} {done}; {_percent(level)} of {terms.stated()} is spent"
+        then = "would then be" if answer.entry is None else "is"
+        headline = f"{terms.name}: {names} {done}; {_percent(level)} of {terms.stated()} {then} spent"
     else:
         asked = terms.spent(subtract(answer.after, answer.before))
         fitting = {} if advice is None else advice.to_json()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import cached_property
@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpcalc import conversions
+from dpcalc.arrays import Bools, Floats
 from dpcalc.errors import InputError
 from dpcalc.filters.mixture import Mixture, renyi_room, split_delta
 from dpcalc.guarantee import Adjacency, Guarantee
@@ -25,6 +26,9 @@ FilterKind = Literal["gdp", "rdp"]
 _EQUALITY = 1 + Fraction(1, 1 << 40)
 # Σε_t and Σδ_t count as equal to their limits up to far less than the rounding of a number that somebody typed.
 _TYPED_EQUALITY = 1 + Fraction(1, 1 << 60)
+
+# Up to here an ε is looked for that would cover what was spent or asked.
+_MOST_EPSILON = 1e6
 
 ASSUMPTIONS = (
     "every release of these data is charged here before it runs; what was refused or voided never ran",
@@ -148,13 +152,18 @@ class Terms:
             return 0.0
         if self.measure.kind != "rdp":
             return min(float_up(math.ceil(Fraction(total[0] << 100, max(self.limit, 1)))), 1.0)
-        low, high = Fraction(1), Fraction(2)
-        while high < 1 << 60 and self.fits(_scaled(total, high)):
-            low, high = high, high * 2
-        for _ in range(12):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.fits(_scaled(total, middle)) else (low, middle)
-        return float(1 / low)
+        most = 2.0
+        while most < 1e15 and self.fits(_scaled(total, most)):
+            most *= 2
+        return 1 / _last_passing(lambda factors: self._fit_each([_scaled(total, f) for f in factors]), most / 2, most)
+
+    def _fit_each(self, totals: Sequence[Vector]) -> Bools:
+        """`fits` for several totals of a mixture at once."""
+        columns = np.array([[float_up(value) for value in total] for total in totals]).T
+        fitting: Bools = self.mixture.allows_each(columns[:-2], columns[-1])
+        fitting |= [total[-1] <= self._most_loss for total in totals]
+        fitting &= [total[-2] <= self._most_failure for total in totals]
+        return fitting
 
     def spent(self, total: Vector) -> dict[str, float]:
         """What the sums so far amount to, rounded up; the guarantee is the whole budget, whatever was spent of it."""
@@ -181,14 +190,22 @@ class Terms:
         *divergences, failure, loss = total
         if not any(total):
             return {"epsilon": 0.0, "delta": 0.0}
-        basic, own = float_up(loss), float_up(failure)
-        spent, rule = np.array([float_up(r) for r in divergences]), self.mixture
-        low, high = 0.0, self.epsilon
-        for _ in range(30):
-            middle = (low + high) / 2
-            kept = Mixture(middle, rule.delta, rule.orders, rule.weights).allows(spent, basic)
-            low, high = (low, middle) if kept else (middle, high)
-        if basic <= high:
+        basic, own, rule = float_up(loss), float_up(failure), self.mixture
+        spent = np.array([float_up(r) for r in divergences])
+
+        def passes(epsilons: Floats) -> Bools:
+            """The rule for ε is that for a larger one, with all sums larger by the difference."""
+            more = float(epsilons.max()) - epsilons
+            larger = Mixture(float(epsilons.max()), rule.delta, rule.orders, rule.weights)
+            return larger.allows_each(spent[:, None] + more, basic + more)
+
+        high = self.epsilon
+        while not passes(np.array([high]))[0]:
+            high *= 2
+            if high > _MOST_EPSILON:
+                return {"epsilon": math.inf, "delta": 1.0}
+        high = _last_passing(passes, high, 0.0) * (1 + 1e-12)
+        if basic <= high * (1 + 1e-3):  # hardly more, and at no cost in δ
             return {"epsilon": basic, "delta": own}
         return {"epsilon": high, "delta": min(1.0, (rule.delta + own) * (1 + 1e-15))}
 
@@ -215,17 +232,14 @@ class Terms:
         assert self.step_delta is not None
         orders = np.array(self.orders)
 
-        def fits(epsilon: float) -> bool:
-            costs = conversions.pure_dp_rdp(epsilon, orders)
-            step = (*(units_up(float(c)) for c in costs), 0, units_up(as_typed(epsilon)))
-            return self.fits(add(total, step))
+        def fit(epsilons: Floats) -> Bools:
+            costs = [conversions.pure_dp_rdp(float(epsilon), orders) for epsilon in epsilons]
+            steps = [
+                (*map(units_up, map(float, c)), 0, units_up(as_typed(e))) for c, e in zip(costs, epsilons, strict=True)
+            ]
+            return self._fit_each([add(total, step) for step in steps])
 
-        low, high = 0.0, self.epsilon
-        if fits(high):
-            low = high
-        for _ in range(0 if low == high else 30):
-            middle = (low + high) / 2
-            low, high = (middle, high) if fits(middle) else (low, middle)
+        low = self.epsilon if fit(np.array([self.epsilon]))[0] else _last_passing(fit, 0.0, self.epsilon)
         return {"epsilon": low, "delta": min(float_down(max(self._most_failure - total[-2], 0)), self.step_delta)}
 
     def stated(self) -> str:
@@ -289,8 +303,18 @@ def _root_up(units: int) -> float:
     return float_up(root if root * root == units << 100 else root + 1)
 
 
-def _scaled(total: Vector, factor: Fraction) -> Vector:
-    return tuple(math.ceil(value * factor) for value in total)
+def _scaled(total: Vector, factor: float) -> Vector:
+    return tuple(math.ceil(value * Fraction(factor)) for value in total)
+
+
+def _last_passing(passes: Callable[[Floats], Bools], good: float, bad: float) -> float:
+    """A value that passes, as near to one that does not as five digits tell; in between it changes once."""
+    for _ in range(4):
+        grid = np.linspace(good, bad, 19)[1:-1]
+        known = passes(grid)
+        first = int(np.argmin(known)) if not known.all() else len(grid)
+        good, bad = (float(grid[first - 1]) if first else good), (float(grid[first]) if first < len(grid) else bad)
+    return good
 
 
 def check_terms(terms: Terms) -> None:

@@ -169,3 +169,11 @@ def test_costs_of_gaussians_are_never_below_the_exact_square() -> None:
         (cost,) = Measure("gdp").cost(((Gaussian(noise_multiplier=float(multiplier)), 7),))
         exact = 7 / Fraction(float(multiplier)) ** 2
         assert exact <= Fraction(cost, UNIT) <= exact * (1 + Fraction(1, 10**13))
+
+
+def test_what_is_asked_beyond_the_budget_is_told_in_full() -> None:
+    terms = open_terms("b", epsilon=1.0, delta=1e-6)
+    cost = terms.measure.cost(((Gaussian(noise_multiplier=1), 4),))
+    exact = 12.39  # a 2-GDP mechanism at δ = 1e-6 has ε = 12.396
+    assert terms.spent(cost)["epsilon"] > exact
+    assert terms.spent(terms.measure.cost(((DeclaredDP(epsilon=2.5), 2),)))["epsilon"] <= 5.0
