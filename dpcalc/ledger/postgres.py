@@ -8,10 +8,9 @@ decided upon, is on the disk; and many writers share one flush.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode
 
 from dpcalc.errors import InputError
 from dpcalc.ledger.store import LAYOUT, NAMES, TABLES, StorageError, Store
@@ -144,16 +143,18 @@ def _placed(query: str) -> Any:
 
 
 def without_password(url: str) -> tuple[str, tuple[str, ...]]:
-    """An address as it may be shown, and the secrets that stood in it."""
-    try:
-        parts = urlsplit(url)
-        found = {parts.password} if parts.password else set()
-    except ValueError:
-        return "postgresql://…", (url,)
-    place = parts.netloc.rpartition("@")
-    user = f"{place[0].partition(':')[0]}@" if place[1] else ""
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    found |= {value for key, value in pairs if re.search("pass", key, re.IGNORECASE) and value}
-    query = urlencode([(key, value) for key, value in pairs if not re.search("pass", key, re.IGNORECASE)], safe="/")
-    shown = urlunsplit((parts.scheme, f"{user}{place[2]}", parts.path, query, ""))
-    return shown, tuple({form for secret in found for form in (secret, unquote(secret))})
+    """An address as it may be shown, and the secrets that stood in it; of one that is not well formed, nothing."""
+    scheme, _, rest = url.partition("://")
+    place, question, query = rest.partition("?")
+    account, at, host = place.rpartition("@")
+    if "@" in query and not at:
+        return f"{scheme}://…", (url, rest)
+    user, _, password = account.partition(":")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    hidden = [(key, value) for key, value in pairs if "pass" in key.lower()]
+    shown = urlencode([pair for pair in pairs if pair not in hidden], safe="/")
+    found = {password, *(value for _, value in hidden)} - {""}
+    secrets = {form for secret in found for form in (secret, unquote(secret))}
+    return f"{scheme}://{user}{at}{host}{question if shown else ''}{shown}", tuple(
+        sorted(secrets, key=len, reverse=True)
+    )

@@ -237,6 +237,8 @@ def open_store(url: str, *, write: bool, create: str | None = None) -> Store:
         from dpcalc.ledger.postgres import Postgres
 
         return Postgres(url, write=write, create=create)
+    if "password=" in url:
+        raise InputError("a PostgreSQL ledger is written postgresql://user@host/database, not as words with =")
     if "://" in url:
         scheme = url.partition("://")[0]
         raise InputError(f"a ledger is a file or postgresql://…, not {scheme}://…")

@@ -14,10 +14,10 @@ import numpy as np
 from dpcalc import conversions
 from dpcalc.arrays import Bools, Floats
 from dpcalc.errors import InputError
-from dpcalc.filters.mixture import Mixture, renyi_room, split_delta
+from dpcalc.filters.mixture import Mixture, renyi_room
 from dpcalc.guarantee import Adjacency, Guarantee
 from dpcalc.ledger.measure import WIDER, Measure
-from dpcalc.ledger.units import Vector, add, as_typed, float_down, float_up, units_down, units_up
+from dpcalc.ledger.units import UNIT, Vector, add, as_typed, float_down, float_up, units_down, units_up
 from dpcalc.report import rounded_up
 
 FilterKind = Literal["gdp", "rdp"]
@@ -97,9 +97,9 @@ class Terms:
         """The mixture of orders for what is left of δ beside the steps' own."""
         assert self.epsilon is not None
         assert self.delta is not None
-        assert self.step_delta is not None
-        kept = split_delta(self.delta, self.step_delta / self.delta).filter
-        return Mixture(self.epsilon, kept, self.orders, self.weights)
+        steps = Fraction(self._most_failure, UNIT)
+        kept = (as_typed(self.delta) - steps) / (1 - steps)  # so that 1 − (1−δ′)(1−δ″) is δ, exactly
+        return Mixture(self.epsilon, float_down(units_down(kept)), self.orders, self.weights)
 
     @cached_property
     def _alone(self) -> Vector:

@@ -219,10 +219,19 @@ def test_without_permission_to_write_nobody_spends(postgres_place) -> None:
         ("postgresql://ann:p%40ss@db/team?sslmode=require", "postgresql://ann@db/team?sslmode=require"),
         ("postgresql://db/team?user=ann&password=s3cret", "postgresql://db/team?user=ann"),
         ("postgresql://db/team?sslpassword=s3cret", "postgresql://db/team"),
+        ("postgresql://ann:s3/cr@et@db/team", "postgresql://ann@db/team"),
+        ("postgresql://ann:s3?cret@db/team", "postgresql://…"),
+        ("postgresql:///team?host=/tmp/x", "postgresql:///team?host=/tmp/x"),
     ],
 )
 def test_passwords_are_never_shown(address, shown) -> None:
     assert without_password(address)[0] == shown
+
+
+def test_an_address_in_words_is_not_repeated(tmp_path) -> None:
+    done = run("status", "host=db user=ann password=s3cret", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "s3cret" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("password", ["s3cret", "p%40ss%3Aword"])

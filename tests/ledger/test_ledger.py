@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dpcalc import DeclaredDP, DeclaredGDP, Gaussian, Laplace, PoissonSampled
+from dpcalc import DeclaredDP, DeclaredGDP, Gaussian, Laplace, PoissonSampled, gdp_epsilon, gdp_mu
 from dpcalc.errors import IncompatibleError, InputError
 from dpcalc.ledger.ledger import Ledger, RefusedError
 from dpcalc.ledger.opening import open_terms
+from dpcalc.ledger.results import logged, standing
 from dpcalc.ledger.terms import part_terms
 from dpcalc.ledger.tree import charged
 from dpcalc.ledger.units import float_up, subtract
@@ -226,3 +227,27 @@ def test_results_guarantees_and_specs_can_be_charged(new_ledger, tmp_path) -> No
     assert float_up(ledger.total("census")[0]) == pytest.approx(0.08, rel=1e-12)
     with pytest.raises(InputError, match="to charge"):
         ledger.spend("census", 0.5)
+
+
+def test_status_and_log_tell_what_was_spent_by_whom(new_ledger) -> None:
+    ledger = new_ledger(epsilon=3, delta=1e-6, filter="gdp")
+    ledger.spend("census", [(Gaussian(noise_multiplier=20), 30)], key="a", by="ann")
+    ledger.spend("census", [(Gaussian(noise_multiplier=20), 10)], key="b", by="bob")
+    ledger.spend("census", [(Gaussian(noise_multiplier=20), 10)], key="c", by="bob")
+    ledger.void("c", reason="never ran", by="ann")
+    status = standing(ledger, "census")
+    level = status.details["level"]
+    by = {each["by"]: each["share"] for each in status.details["by"]}
+    assert level == pytest.approx(40 / 400 / gdp_mu(3, 1e-6) ** 2, rel=1e-9)
+    assert by["ann"] == pytest.approx(level / 2, rel=1e-9)  # thirty less the ten that were voided
+    assert status.details["fits"]["largest_count"] == int((gdp_mu(3, 1e-6) ** 2 - 0.1) * 400)
+    assert status.details["planned"]["epsilon"] == pytest.approx(gdp_epsilon(0.1**0.5, 1e-6), rel=1e-6)
+    assert [record["kind"] for record in logged(ledger, "census").records] == [
+        "budget",
+        "spend",
+        "spend",
+        "spend",
+        "void",
+    ]
+    new_ledger("other", mu=1.0)
+    assert len(standing(ledger, None).details["budgets"]) == 2
