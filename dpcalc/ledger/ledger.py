@@ -15,9 +15,11 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from dpcalc.errors import DpcalcError, InputError
+from dpcalc.ledger import amounts
 from dpcalc.ledger.chain import Entry, sealed
+from dpcalc.ledger.places import open_store
 from dpcalc.ledger.requests import Request, asked
-from dpcalc.ledger.store import Charge, Row, StorageError, Store, open_store
+from dpcalc.ledger.store import Charge, Row, StorageError, Store
 from dpcalc.ledger.terms import Terms, check_terms, part_terms
 from dpcalc.ledger.tree import Account, State, accounts, charged, main_account
 from dpcalc.ledger.units import Vector, decode, encode, subtract
@@ -44,12 +46,12 @@ class Answer:
     @property
     def spent(self) -> dict[str, float]:
         """What is spent of the budget now, rounded up."""
-        return self.budget.spent(self.after if self.accepted else self.before)
+        return amounts.spent(self.budget, self.after if self.accepted else self.before)
 
     @property
     def remaining(self) -> dict[str, float]:
         """What is left of it, rounded down."""
-        return self.budget.remaining(self.after if self.accepted else self.before)
+        return amounts.remaining(self.budget, self.after if self.accepted else self.before)
 
 
 class RefusedError(DpcalcError):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpcalc.guarantee import Guarantee, Result, Section
+from dpcalc.ledger import amounts
 from dpcalc.ledger.advice import Advice, Room
 from dpcalc.ledger.ledger import Answer, Ledger
 from dpcalc.ledger.requests import Request
@@ -50,7 +51,7 @@ def _filter(terms: Terms) -> str:
 def answered(answer: Answer, advice: Advice | None, *, dry: bool) -> Result:
     """What `spend` said."""
     terms, names = answer.budget, ", ".join(answer.request.names)
-    level = terms.level(answer.after if answer.accepted else answer.before)
+    level = amounts.level(terms, answer.after if answer.accepted else answer.before)
     spent, remaining = answer.spent, answer.remaining
     details: dict[str, Any] = {
         "accepted": answer.accepted,
@@ -70,7 +71,7 @@ def answered(answer: Answer, advice: Advice | None, *, dry: bool) -> Result:
         then = "would then be" if answer.entry is None else "is"
         headline = f"{terms.name}: {names} {done}; {_percent(level)} of {terms.stated()} {then} spent"
     else:
-        asked = terms.spent(subtract(answer.after, answer.before))
+        asked = amounts.spent(terms, subtract(answer.after, answer.before))
         fitting = {} if advice is None else advice.to_json()
         details["refusal"] = {"by": terms.name, "asked": asked, "left": remaining, **fitting}
         headline = (
@@ -177,8 +178,8 @@ def _status_details(status: Status, planned: float | None, fits: Mapping[str, An
         "budget": status.terms.name,
         "terms": status.terms.to_json(),
         "level": status.level,
-        "spent": status.terms.spent(status.total),
-        "remaining": status.terms.remaining(status.total),
+        "spent": amounts.spent(status.terms, status.total),
+        "remaining": amounts.remaining(status.terms, status.total),
         "entries": status.entries,
         "by_month": [{"month": w, "share": share, "entries": n} for w, share, n in status.months],
         "by": [{"by": w, "share": share, "entries": n} for w, share, n in status.people],
@@ -193,11 +194,11 @@ def _overview(ledger: Ledger) -> Result:
     rows, listed, fullest = [], [], (-1.0, next(iter(ledger.budgets.values())))
     for terms in ledger.budgets.values():
         total = ledger.total(terms.name)
-        level = terms.level(total)
+        level = amounts.level(terms, total)
         fullest = max(fullest, (level, terms), key=lambda pair: pair[0])
         rows.append((terms.name, terms.stated(), _percent(level), _percent_left(level), terms.parent or "–"))
-        amounts = {"spent": terms.spent(total), "remaining": terms.remaining(total)}
-        listed.append({"budget": terms.name, "level": level, **amounts})
+        told = {"spent": amounts.spent(terms, total), "remaining": amounts.remaining(terms, total)}
+        listed.append({"budget": terms.name, "level": level, **told})
     level, terms = fullest
     columns = ("budget", "limit", "spent", "left", "charged to")
     return Result(
@@ -280,8 +281,8 @@ def voided(ledger: Ledger, key: str, entry: int, new: bool) -> Result:
             "key": key,
             "entry": entry,
             "voids": row.entry.number,
-            "spent": terms.spent(ledger.total(terms.name)),
-            "remaining": terms.remaining(ledger.total(terms.name)),
+            "spent": amounts.spent(terms, ledger.total(terms.name)),
+            "remaining": amounts.remaining(terms, ledger.total(terms.name)),
         },
     )
 

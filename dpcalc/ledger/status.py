@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from dpcalc.errors import CertificationError, InputError
+from dpcalc.ledger import amounts
 from dpcalc.ledger.advice import Room, noise_key
 from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.requests import stored_request
@@ -69,7 +70,7 @@ def status_of(ledger: Ledger, name: str) -> Status:
     """How a budget stands now."""
     terms = ledger.budget(name)
     total = ledger.total(name)
-    level = terms.level(total)
+    level = amounts.level(terms, total)
     months, people = ledger.store.spending(name, "month"), ledger.store.spending(name, "who")
     whole = math.fsum(share for _, share, _ in months)
     scale = level / whole if whole > 0 else 0.0

@@ -229,19 +229,3 @@ _ROW = "number, body, previous, hash, kind, budget, at, who, key, digest, voids"
 
 def _row(found: tuple[Any, ...]) -> Row:
     return Row(Entry(*found[:4]), *found[4:])
-
-
-def open_store(url: str, *, write: bool, create: str | None = None) -> Store:
-    """The storage at a file name or postgresql:// address; `create` is the identifier of a new one if none is there."""
-    if url.startswith(("postgresql://", "postgres://")):
-        from dpcalc.ledger.postgres import Postgres
-
-        return Postgres(url, write=write, create=create)
-    if "password=" in url:
-        raise InputError("a PostgreSQL ledger is written postgresql://user@host/database, not as words with =")
-    if "://" in url:
-        scheme = url.partition("://")[0]
-        raise InputError(f"a ledger is a file or postgresql://…, not {scheme}://…")
-    from dpcalc.ledger.sqlite import Sqlite
-
-    return Sqlite(url, write=write, create=create)

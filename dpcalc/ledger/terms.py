@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import cached_property
@@ -12,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 
 from dpcalc import conversions
-from dpcalc.arrays import Bools, Floats
+from dpcalc.arrays import Bools
 from dpcalc.errors import InputError
 from dpcalc.filters.mixture import Mixture, renyi_room
 from dpcalc.guarantee import Adjacency, Guarantee
-from dpcalc.ledger.measure import WIDER, Measure
-from dpcalc.ledger.units import UNIT, Vector, add, as_typed, float_down, float_up, units_down, units_up
+from dpcalc.ledger.measure import Measure
+from dpcalc.ledger.units import UNIT, Vector, as_typed, float_down, float_up, root_up, units_down, units_up
 from dpcalc.report import rounded_up
 
 FilterKind = Literal["gdp", "rdp"]
@@ -26,9 +25,6 @@ FilterKind = Literal["gdp", "rdp"]
 _EQUALITY = 1 + Fraction(1, 1 << 40)
 # Σε_t and Σδ_t count as equal to their limits up to far less than the rounding of a number that somebody typed.
 _TYPED_EQUALITY = 1 + Fraction(1, 1 << 60)
-
-# Up to here an ε is looked for that would cover what was spent or asked.
-_MOST_EPSILON = 1e6
 
 ASSUMPTIONS = (
     "every release of these data is charged here before it runs; what was refused or voided never ran",
@@ -97,7 +93,7 @@ class Terms:
         """The mixture of orders for what is left of δ beside the steps' own."""
         assert self.epsilon is not None
         assert self.delta is not None
-        steps = Fraction(self._most_failure, UNIT)
+        steps = Fraction(self.most_failure, UNIT)
         kept = (as_typed(self.delta) - steps) / (1 - steps)  # so that 1 − (1−δ′)(1−δ″) is δ, exactly
         return Mixture(self.epsilon, float_down(units_down(kept)), self.orders, self.weights)
 
@@ -112,12 +108,14 @@ class Terms:
         return tuple(units_down(max(room * (1 - 1e-12) - 1e-12, 0.0)) for room in rooms)
 
     @cached_property
-    def _most_failure(self) -> int:
+    def most_failure(self) -> int:
+        """The largest Σδ_t in units."""
         assert self.step_delta is not None
         return units_up(as_typed(self.step_delta) * _TYPED_EQUALITY)
 
     @cached_property
-    def _most_loss(self) -> int:
+    def most_loss(self) -> int:
+        """The largest Σb_t, in units, for which basic composition is enough."""
         assert self.epsilon is not None
         return units_up(as_typed(self.epsilon) * _TYPED_EQUALITY)
 
@@ -126,11 +124,19 @@ class Terms:
         if self.measure.kind != "rdp":
             return total[0] <= self.limit
         *divergences, failure, loss = total
-        if failure > self._most_failure:
+        if failure > self.most_failure:
             return False
-        if loss <= self._most_loss or any(0 <= r <= b for r, b in zip(divergences, self._alone, strict=True)):
+        if loss <= self.most_loss or any(0 <= r <= b for r, b in zip(divergences, self._alone, strict=True)):
             return True
         return self.mixture.allows(np.array([float_up(r) for r in divergences]), float_up(loss))
+
+    def fit_each(self, totals: Sequence[Vector]) -> Bools:
+        """`fits` for several totals of a mixture at once."""
+        columns = np.array([[float_up(value) for value in total] for total in totals]).T
+        fitting: Bools = self.mixture.allows_each(columns[:-2], columns[-1])
+        fitting |= [total[-1] <= self.most_loss for total in totals]
+        fitting &= [total[-2] <= self.most_failure for total in totals]
+        return fitting
 
     # -- for people ---------------------------------------------------------------------------------------------------
 
@@ -146,102 +152,6 @@ class Terms:
         value = cost[self._reference] / max(self._alone[self._reference], 1)
         return min(max(value, -1.0), 1.0)
 
-    def level(self, total: Vector) -> float:
-        """The part of the budget that is spent, rounded up: 1/s if s times as much, and no more, would just fit."""
-        if not any(total):
-            return 0.0
-        if self.measure.kind != "rdp":
-            return min(float_up(math.ceil(Fraction(total[0] << 100, max(self.limit, 1)))), 1.0)
-        most = 2.0
-        while most < 1e15 and self.fits(_scaled(total, most)):
-            most *= 2
-        return 1 / _last_passing(lambda factors: self._fit_each([_scaled(total, f) for f in factors]), most / 2, most)
-
-    def _fit_each(self, totals: Sequence[Vector]) -> Bools:
-        """`fits` for several totals of a mixture at once."""
-        columns = np.array([[float_up(value) for value in total] for total in totals]).T
-        fitting: Bools = self.mixture.allows_each(columns[:-2], columns[-1])
-        fitting |= [total[-1] <= self._most_loss for total in totals]
-        fitting &= [total[-2] <= self._most_failure for total in totals]
-        return fitting
-
-    def spent(self, total: Vector) -> dict[str, float]:
-        """What the sums so far amount to, rounded up; the guarantee is the whole budget, whatever was spent of it."""
-        kind = self.measure.kind
-        if kind == "zcdp":
-            return {"rho": float_up(total[0])}
-        if kind == "gdp":
-            mu = _root_up(total[0])
-            if self.mu is not None:
-                return {"mu": mu}
-            if self.rho is not None:
-                return {"rho": float_up(-(-total[0] // 2)), "mu": mu}
-            assert self.delta is not None
-            return {
-                "epsilon": float(conversions.gdp_epsilon(mu, self.delta)) if mu else 0.0,
-                "delta": self.delta,
-                "mu": mu,
-            }
-        return self._renyi_spent(total)
-
-    def _renyi_spent(self, total: Vector) -> dict[str, float]:
-        """The least ε at which this rule would have let it pass: by basic composition alone, or by the mixture."""
-        assert self.epsilon is not None
-        *divergences, failure, loss = total
-        if not any(total):
-            return {"epsilon": 0.0, "delta": 0.0}
-        basic, own, rule = float_up(loss), float_up(failure), self.mixture
-        spent = np.array([float_up(r) for r in divergences])
-
-        def passes(epsilons: Floats) -> Bools:
-            """The rule for ε is that for a larger one, with all sums larger by the difference."""
-            more = float(epsilons.max()) - epsilons
-            larger = Mixture(float(epsilons.max()), rule.delta, rule.orders, rule.weights)
-            return larger.allows_each(spent[:, None] + more, basic + more)
-
-        high = self.epsilon
-        while not passes(np.array([high]))[0]:
-            high *= 2
-            if high > _MOST_EPSILON:
-                return {"epsilon": math.inf, "delta": 1.0}
-        high = _last_passing(passes, high, 0.0) * (1 + 1e-12)
-        if basic <= high * (1 + 1e-3):  # hardly more, and at no cost in δ
-            return {"epsilon": basic, "delta": own}
-        return {"epsilon": high, "delta": min(1.0, (rule.delta + own) * (1 + 1e-15))}
-
-    def remaining(self, total: Vector) -> dict[str, float]:
-        """What one more release may cost, rounded down: of a Gaussian for GDP, of ε-DP with a δ of its own for RDP."""
-        kind = self.measure.kind
-        if kind == "rdp":
-            return self._renyi_remaining(total)
-        left = math.floor(max(self.limit - total[0], 0) / WIDER)
-        if kind == "zcdp":
-            return {"rho": min(float_down(left), self.rho or math.inf)}
-        mu = float_down(math.isqrt(left << 100))
-        if self.mu is not None:
-            return {"mu": min(mu, self.mu)}
-        if self.rho is not None:
-            return {"rho": min(float_down(left // 2), self.rho), "mu": mu}
-        assert self.epsilon is not None
-        assert self.delta is not None
-        epsilon = max(0.0, float(conversions.gdp_epsilon(mu, self.delta)) * (1 - 1e-11)) if mu else 0.0
-        return {"epsilon": min(epsilon, self.epsilon), "delta": self.delta, "mu": mu}
-
-    def _renyi_remaining(self, total: Vector) -> dict[str, float]:
-        assert self.epsilon is not None
-        assert self.step_delta is not None
-        orders = np.array(self.orders)
-
-        def fit(epsilons: Floats) -> Bools:
-            costs = [conversions.pure_dp_rdp(float(epsilon), orders) for epsilon in epsilons]
-            steps = [
-                (*map(units_up, map(float, c)), 0, units_up(as_typed(e))) for c, e in zip(costs, epsilons, strict=True)
-            ]
-            return self._fit_each([add(total, step) for step in steps])
-
-        low = self.epsilon if fit(np.array([self.epsilon]))[0] else _last_passing(fit, 0.0, self.epsilon)
-        return {"epsilon": low, "delta": min(float_down(max(self._most_failure - total[-2], 0)), self.step_delta)}
-
     def stated(self) -> str:
         """The limit in words: ε = 3 at δ = 1e-6."""
         if self.mu is not None:
@@ -252,7 +162,7 @@ class Terms:
 
     def guarantee(self) -> Guarantee:
         """What the filter enforces for everyone, however the releases were chosen."""
-        mu = _root_up(self.limit) if self.filter == "gdp" else None
+        mu = root_up(self.limit) if self.filter == "gdp" else None
         rho = (mu * mu / 2 * (1 + 4e-16) if mu is not None else None) if self.rho is None else None
         if self.measure.kind == "zcdp":
             rho = float_up(self.limit)
@@ -295,26 +205,6 @@ _THEOREMS = {
         "with the releases' own δ beside it (Whitehouse, Ramdas, Rogers, Wu 2023)"
     ),
 }
-
-
-def _root_up(units: int) -> float:
-    """√ of a number of units, rounded up."""
-    root = math.isqrt(units << 100)
-    return float_up(root if root * root == units << 100 else root + 1)
-
-
-def _scaled(total: Vector, factor: float) -> Vector:
-    return tuple(math.ceil(value * Fraction(factor)) for value in total)
-
-
-def _last_passing(passes: Callable[[Floats], Bools], good: float, bad: float) -> float:
-    """A value that passes, as near to one that does not as five digits tell; in between it changes once."""
-    for _ in range(4):
-        grid = np.linspace(good, bad, 19)[1:-1]
-        known = passes(grid)
-        first = int(np.argmin(known)) if not known.all() else len(grid)
-        good, bad = (float(grid[first - 1]) if first else good), (float(grid[first]) if first < len(grid) else bad)
-    return good
 
 
 def check_terms(terms: Terms) -> None:

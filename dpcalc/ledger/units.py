@@ -50,6 +50,12 @@ def float_down(units: int) -> float:
     return value if exact else math.nextafter(value, 0.0)
 
 
+def root_up(units: int) -> float:
+    """√ of a number of units, rounded up."""
+    root = math.isqrt(units << 100)
+    return float_up(root if root * root == units << 100 else root + 1)
+
+
 def add(left: Vector, right: Vector) -> Vector:
     return tuple(a + b for a, b in zip(left, right, strict=True))
 

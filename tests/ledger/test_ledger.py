@@ -6,6 +6,7 @@ import pytest
 
 from dpcalc import DeclaredDP, DeclaredGDP, Gaussian, Laplace, PoissonSampled, gdp_epsilon, gdp_mu
 from dpcalc.errors import IncompatibleError, InputError
+from dpcalc.ledger.amounts import spent
 from dpcalc.ledger.ledger import Ledger, RefusedError
 from dpcalc.ledger.opening import open_terms
 from dpcalc.ledger.results import logged, standing
@@ -20,7 +21,7 @@ def entries(ledger: Ledger) -> int:
 
 
 def spent_mu(ledger: Ledger, name: str) -> float:
-    return ledger.budget(name).spent(ledger.total(name))["mu"]
+    return spent(ledger.budget(name), ledger.total(name))["mu"]
 
 
 def test_a_budget_is_spent_to_the_last_release_and_no_further(new_ledger) -> None:

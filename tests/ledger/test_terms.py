@@ -20,6 +20,7 @@ from dpcalc import (
     RandomizedResponse,
 )
 from dpcalc.errors import InputError
+from dpcalc.ledger import amounts
 from dpcalc.ledger.measure import Measure
 from dpcalc.ledger.opening import open_terms
 from dpcalc.ledger.requests import asked
@@ -138,13 +139,13 @@ def test_what_has_no_mu_is_refused_by_a_gdp_filter_with_the_reason() -> None:
 def test_spent_and_remaining_are_on_the_safe_side(kind) -> None:
     terms = open_terms("b", epsilon=3.0, delta=1e-6, filter=kind)
     total = terms.measure.cost(((Gaussian(noise_multiplier=20), 30),))
-    spent, left = terms.spent(total), terms.remaining(total)
+    spent, left = amounts.spent(terms, total), amounts.remaining(terms, total)
     mu = math.sqrt(30) / 20
     exact = norm.cdf(-spent["epsilon"] / mu + mu / 2) - math.exp(spent["epsilon"]) * norm.cdf(
         -spent["epsilon"] / mu - mu / 2
     )
     assert exact <= 1e-6 * (1 + 1e-9)
-    assert 0 < terms.level(total) < 1
+    assert 0 < amounts.level(terms, total) < 1
     if kind == "gdp":
         more = terms.measure.cost(((DeclaredGDP(mu=left["mu"]), 1),))
     else:
@@ -155,9 +156,9 @@ def test_spent_and_remaining_are_on_the_safe_side(kind) -> None:
 def test_nothing_is_spent_of_a_new_budget() -> None:
     for terms in (open_terms("b", epsilon=1, delta=1e-6), open_terms("b", epsilon=1, delta=1e-6, filter="gdp")):
         nothing = terms.measure.nothing
-        assert terms.level(nothing) == 0
-        assert terms.spent(nothing)["epsilon"] == 0
-        assert terms.remaining(nothing)["epsilon"] == pytest.approx(1, rel=1e-9)
+        assert amounts.level(terms, nothing) == 0
+        assert amounts.spent(terms, nothing)["epsilon"] == 0
+        assert amounts.remaining(terms, nothing)["epsilon"] == pytest.approx(1, rel=1e-9)
 
 
 def test_costs_of_gaussians_are_never_below_the_exact_square() -> None:
@@ -175,5 +176,5 @@ def test_what_is_asked_beyond_the_budget_is_told_in_full() -> None:
     terms = open_terms("b", epsilon=1.0, delta=1e-6)
     cost = terms.measure.cost(((Gaussian(noise_multiplier=1), 4),))
     exact = 12.39  # a 2-GDP mechanism at δ = 1e-6 has ε = 12.396
-    assert terms.spent(cost)["epsilon"] > exact
-    assert terms.spent(terms.measure.cost(((DeclaredDP(epsilon=2.5), 2),)))["epsilon"] <= 5.0
+    assert amounts.spent(terms, cost)["epsilon"] > exact
+    assert amounts.spent(terms, terms.measure.cost(((DeclaredDP(epsilon=2.5), 2),)))["epsilon"] <= 5.0
