@@ -23,7 +23,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpcalc.ledger.ledger import Ledger, RefusedError
+from dpcalc.ledger.answers import RefusedError
+from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.opening import open_terms
 from dpcalc.ledger.verify import verify
 from dpcalc.mechanisms.gaussian import Gaussian

@@ -115,7 +115,7 @@ def spend(
     SPEC is what compose takes. It must be certified, and stated under the ledger's adjacency or convertible by proof.
     """
     from dpcalc.ledger.advice import Room
-    from dpcalc.ledger.ledger import RefusedError
+    from dpcalc.ledger.answers import RefusedError
     from dpcalc.ledger.requests import asked
     from dpcalc.ledger.results import answered
     from dpcalc.spec.sources import read_documents
@@ -248,7 +248,11 @@ def import_(
 
 _HELP: dict[str, object] = {"help_option_names": ["-h", "--help"]}
 ledger = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Budgets that outlive a process.", context_settings=_HELP
+    add_completion=False,
+    no_args_is_help=True,
+    help="Budgets that outlive a process: charged before anything runs, and never overdrawn.",
+    epilog="Example: dpcalc ledger init team.db --budget census --epsilon 3 --delta 1e-6",
+    context_settings=_HELP,
 )
 for _command in (init, spend, status, log, verify, void, import_):
     ledger.registered_commands += _command.registered_commands

@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from dpcalc.errors import InputError
-from dpcalc.ledger.ledger import Answer, Ledger, RefusedError
+from dpcalc.ledger.answers import Answer, RefusedError
+from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.requests import Request
 from dpcalc.ledger.tree import State, accounts, charged, main_account
 from dpcalc.spec.fields import FIELDS, read_number

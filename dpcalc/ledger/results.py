@@ -9,7 +9,8 @@ from typing import Any
 from dpcalc.guarantee import Guarantee, Result, Section
 from dpcalc.ledger import amounts
 from dpcalc.ledger.advice import Advice, Room
-from dpcalc.ledger.ledger import Answer, Ledger
+from dpcalc.ledger.answers import Answer
+from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.requests import Request
 from dpcalc.ledger.status import Status, planned_epsilon, status_of, still_fits
 from dpcalc.ledger.terms import Terms

@@ -7,7 +7,8 @@ import pytest
 from dpcalc import DeclaredDP, DeclaredGDP, Gaussian, Laplace, PoissonSampled, gdp_epsilon, gdp_mu
 from dpcalc.errors import IncompatibleError, InputError
 from dpcalc.ledger.amounts import spent
-from dpcalc.ledger.ledger import Ledger, RefusedError
+from dpcalc.ledger.answers import RefusedError
+from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.opening import open_terms
 from dpcalc.ledger.results import logged, standing
 from dpcalc.ledger.terms import part_terms
