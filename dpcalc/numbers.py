@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,8 @@ def parse_whole(text: str, allowed: Range = AT_LEAST_ONE) -> int:
 
 def exact(value: float | Fraction) -> Fraction:
     """The number that was meant: a short decimal as it is written, else the simple fraction that rounds to it."""
+    from fractions import Fraction
+
     if isinstance(value, Fraction):
         return value
     written = Fraction(repr(value))

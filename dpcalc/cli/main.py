@@ -23,6 +23,7 @@ COMMANDS = {
     "sgd-bound": "ε when only the last iterate of a convex run is released",
     "exp-mech": "ε of the exponential mechanism and of Langevin sampling",
     "train": "train a model privately and say what it cost",
+    "verify": "recompute results by code that shares nothing with the engine",
     "ledger": "budgets that last: charge releases before they run, audit them",
 }
 

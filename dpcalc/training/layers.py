@@ -16,6 +16,8 @@ called on shapes and addresses that no record has a say in: results go to aligne
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -26,6 +28,7 @@ from dpcalc.arrays import Floats
 
 # float32 in training; the tests also run the layers in float64.
 Array: TypeAlias = NDArray[Any]
+Part: TypeAlias = slice | NDArray[np.int64]
 
 LEAK = 0.01
 
@@ -63,6 +66,42 @@ class Buffers:
             held = self._held[name] = aligned(shape, dtype)
         return held
 
+    def row_squares(self, name: str, rows: Array) -> Floats:
+        """Σx² of each row, in double precision."""
+        exact = self.take(name, rows.shape, np.float64)
+        np.copyto(exact, rows)
+        squares: Floats = np.einsum("ij,ij->i", exact, exact)
+        return squares
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How rows are summed: products of at most `rows` of them, which never reach over a group of `together` tiles.
+
+    A row of weight 0 adds exactly nothing and may be left out. Which rows a product takes depends on its own group
+    alone, so no record changes the products of another group.
+    """
+
+    rows: int
+    together: int = 1
+
+    def parts(self, weights: Array) -> Iterator[Part]:
+        """The rows of each product: whole tiles, or what there is in a group that is mostly empty."""
+        group = self.rows * self.together
+        for start in range(0, len(weights), group):
+            taken = np.flatnonzero(weights[start : start + group]) + start
+            if 4 * taken.size > group:
+                yield from (slice(at, at + self.rows) for at in range(start, start + group, self.rows))
+            else:
+                yield from (taken[at : at + self.rows] for at in range(0, taken.size, self.rows))
+
+
+def squared_norms(x: Array) -> Floats:
+    """Σx² of each record, a few thousand at a time."""
+    buffers, together = Buffers(), 4096
+    parts = [buffers.row_squares("exact", x[start : start + together]) for start in range(0, len(x), together)]
+    return np.concatenate(parts)
+
 
 class Layer(Protocol):
     """One step of a network; `shapes` are its parameters, none for an activation."""
@@ -76,7 +115,7 @@ class Layer(Protocol):
     def backward(self, signal: Array, parameters: list[Array], *, to_input: bool) -> Array: ...
 
     def yields(self) -> tuple[Array, ...]:
-        """All that sums of gradients are made of, a row for each record."""
+        """All that sums of gradients are made of, a row for each record: known once `squares` has been asked."""
         ...
 
     def squares(self, known: Floats | None) -> tuple[Floats, Floats]:
@@ -87,8 +126,8 @@ class Layer(Protocol):
         """Empty these rows: their gradients become 0. `inputs`: also what the layer below handed in."""
         ...
 
-    def add_sums(self, weights: Array, tile: int, totals: list[list[Floats]]) -> None:
-        """Add Σ w_i ∂ℓ_i/∂θ to each weighting's totals: whole tiles of rows in products, tiles in double precision."""
+    def add_sums(self, weights: Array, tiles: Tiles, totals: list[list[Floats]]) -> None:
+        """Add Σ w_i ∂ℓ_i/∂θ to each weighting's totals: products of a tile's rows, tiles in double precision."""
         ...
 
     def plain_sum(self) -> list[Array]: ...
@@ -123,24 +162,35 @@ class Dense:
         return self._inputs, self._signal
 
     def squares(self, known: Floats | None) -> tuple[Floats, Floats]:
-        inputs = row_squares(self._inputs) if known is None else known
-        return (inputs + 1) * row_squares(self._signal), inputs
+        inputs = self._buffers.row_squares("exact inputs", self._inputs) if known is None else known
+        return (inputs + 1) * self._buffers.row_squares("exact signal", self._signal), inputs
 
     def clear(self, rows: NDArray[np.bool_], *, inputs: bool) -> None:
         self._signal[rows] = 0
         if inputs:
             self._inputs[rows] = 0
 
-    def add_sums(self, weights: Array, tile: int, totals: list[list[Floats]]) -> None:
+    def add_sums(self, weights: Array, tiles: Tiles, totals: list[list[Floats]]) -> None:
         weighted = self._buffers.take("weighted", self._signal.shape, self._signal.dtype)
         products = self._buffers.take("products", self.shapes[0], self._signal.dtype)
         for row, total in zip(weights, totals, strict=True):
             np.multiply(self._signal, row[:, None], out=weighted)
-            for start in range(0, len(weighted), tile):
-                part = slice(start, start + tile)
-                np.matmul(self._inputs[part].T, weighted[part], out=products)
+            for part in tiles.parts(row):
+                inputs, signals = self._picked(part, weighted, tiles.rows)
+                np.matmul(inputs.T, signals, out=products)
                 total[0] += products
-            total[1] += weighted.reshape(-1, tile, weighted.shape[1]).sum(axis=1).sum(axis=0, dtype=np.float64)
+            by_tile = weighted.reshape(-1, tiles.rows, weighted.shape[1]).sum(axis=1)
+            total[1] += by_tile.sum(axis=0, dtype=np.float64)
+
+    def _picked(self, part: Part, weighted: Array, most: int) -> tuple[Array, Array]:
+        """The inputs and weighted signals of some rows; gathered ones are put where no other tile has a say."""
+        if isinstance(part, slice):
+            return self._inputs[part], weighted[part]
+        inputs = self._buffers.take("some inputs", (most, self._inputs.shape[1]), weighted.dtype)[: len(part)]
+        signals = self._buffers.take("some signals", (most, weighted.shape[1]), weighted.dtype)[: len(part)]
+        np.take(self._inputs, part, axis=0, out=inputs, mode="clip")
+        np.take(weighted, part, axis=0, out=signals, mode="clip")
+        return inputs, signals
 
     def plain_sum(self) -> list[Array]:
         return [self._inputs.T @ self._signal, self._signal.sum(axis=0)]
@@ -196,31 +246,31 @@ class Convolution:
                 back[:, rows, column : column + stride * self._width : stride] += columns[:, :, :, row, column]
         return back[:, pad:-pad, pad:-pad] if pad else back
 
-    def _each(self) -> tuple[Array, Array]:
+    def _form_gradients(self) -> None:
         """Every record's own gradient, from products of that record alone."""
         records, kind = len(self._signal), self._signal.dtype
         self._gradients = self._buffers.take("gradients", (records, *self.shapes[0]), kind)
         self._biases = self._buffers.take("biases", (records, *self.shapes[1]), kind)
         np.matmul(self._columns.transpose(0, 2, 1), self._signal, out=self._gradients)
         np.sum(self._signal, axis=1, out=self._biases)
-        return self._gradients, self._biases
 
     def yields(self) -> tuple[Array, ...]:
-        return self._each()
+        return self._gradients, self._biases
 
     def squares(self, known: Floats | None) -> tuple[Floats, Floats]:  # noqa: ARG002
-        gradients, biases = self._each()
-        found = row_squares(gradients.reshape(len(gradients), -1)) + row_squares(biases)
+        self._form_gradients()
+        found = self._buffers.row_squares("exact gradients", self._gradients.reshape(len(self._gradients), -1))
+        found += self._buffers.row_squares("exact biases", self._biases)
         return found, np.zeros_like(found)
 
     def clear(self, rows: NDArray[np.bool_], *, inputs: bool) -> None:  # noqa: ARG002
         self._gradients[rows] = 0
         self._biases[rows] = 0
 
-    def add_sums(self, weights: Array, tile: int, totals: list[list[Floats]]) -> None:
+    def add_sums(self, weights: Array, tiles: Tiles, totals: list[list[Floats]]) -> None:
         gradients = self._gradients.reshape(len(self._gradients), -1)
-        for start in range(0, len(gradients), tile):
-            part = slice(start, start + tile)
+        for start in range(0, len(gradients), tiles.rows):
+            part = slice(start, start + tiles.rows)
             kernels, biases = weights[:, part] @ gradients[part], weights[:, part] @ self._biases[part]
             for total, kernel, bias in zip(totals, kernels, biases, strict=True):
                 total[0] += kernel.reshape(self.shapes[0])
@@ -249,7 +299,7 @@ class _WithoutParameters:
     def clear(self, rows: NDArray[np.bool_], *, inputs: bool) -> None:
         """Nothing to empty."""
 
-    def add_sums(self, weights: Array, tile: int, totals: list[list[Floats]]) -> None:
+    def add_sums(self, weights: Array, tiles: Tiles, totals: list[list[Floats]]) -> None:
         """Nothing to add."""
 
     def plain_sum(self) -> list[Array]:
@@ -324,10 +374,3 @@ class Sigmoid(_WithoutParameters):
         np.multiply(signal, self._outputs, out=back)
         back *= 1 - self._outputs
         return back
-
-
-def row_squares(rows: Array) -> Floats:
-    """Σx² of each row, in double precision."""
-    exact = rows.astype(np.float64, copy=False)
-    squares: Floats = np.einsum("ij,ij->i", exact, exact)
-    return squares

@@ -16,7 +16,7 @@ from dpcalc.training import checkpoint, clipping, models, optimizers
 from dpcalc.training.batches import Records, seated
 from dpcalc.training.clipping import norms_within, scale_to
 from dpcalc.training.data import Dataset
-from dpcalc.training.layers import as_aligned, row_squares
+from dpcalc.training.layers import as_aligned, squared_norms
 from dpcalc.training.noise import Noise, SeededNoise, SystemNoise
 from dpcalc.training.plan import Plan
 from dpcalc.training.record import Log
@@ -51,11 +51,11 @@ class Trainer:
         self.plan, self.settings, self.batches = plan, settings, plan.batches
         self._data = data if settings.feature_clip is None else data.with_features_clipped(settings.feature_clip)
         self._x = as_aligned(self._data.x_train)
-        self._known = np.concatenate([row_squares(self._x[i : i + 4096]) for i in range(0, len(data), 4096)])
+        self._known = squared_norms(self._x)
         self.total_steps = plan.total_steps
         self.model = models.build(settings.model, features=data.features, classes=data.classes, hidden=settings.hidden)
         self.noise: Noise = SystemNoise() if settings.seed is None else SeededNoise(settings.seed, stream=stream)
-        self._sums = SlotSums(self.model, plan.slots)
+        self._sums = SlotSums(self.model, plan.slots, sparse=plan.looks_at_everyone)
         self.clipping = clipping.build(
             settings.clipping,
             clip=settings.clip,
@@ -72,6 +72,10 @@ class Trainer:
         self._sums.test_locality(self.parameters)
         self.step = 0
         self.history = History()
+        # How plain training did on the test records, and the step whose parameters were kept instead of the last ones.
+        self.plain: float | None = None
+        self.plain_parameters = self.parameters
+        self.kept_step: int | None = None
 
     def advance(self, log: Log | None = None) -> None:
         """One step: norms, weights, weighted sums, noise, and the optimizer's move."""
@@ -156,7 +160,7 @@ class Trainer:
 
     def save(self, path: str, facts: dict[str, Any]) -> None:
         """A checkpoint of everything that the next step depends on."""
-        arrays: checkpoint.Arrays = {"parameters": self.parameters}
+        arrays: checkpoint.Arrays = {"parameters": self.parameters, "plain_parameters": self.plain_parameters}
         arrays |= {f"clipping.{name}": value for name, value in self.clipping.state().items()}
         arrays |= {f"optimizer.{name}": value for name, value in self._optimizer.state().items()}
         if self.filter is not None:
@@ -168,6 +172,8 @@ class Trainer:
             "data": self._fingerprint,
             "noise": self.noise.state(),
             "history": history,
+            "plain": self.plain,
+            "kept_step": self.kept_step,
         }
         checkpoint.save(path, {**stored, **facts}, arrays)
 
@@ -177,7 +183,8 @@ class Trainer:
         checkpoint.same_run(path, facts["plan"], self.plan.as_dict())
         checkpoint.same_run(path, facts, {"data": self._fingerprint})
         self.step, self.history = int(facts["step"]), History(**facts["history"])
-        self.parameters = arrays["parameters"]
+        self.parameters, self.plain_parameters = arrays["parameters"], arrays["plain_parameters"]
+        self.plain, self.kept_step = facts["plain"], facts["kept_step"]
         self.clipping.restore(_under("clipping.", arrays))
         self._optimizer.restore(_under("optimizer.", arrays))
         self.noise.restore(facts["noise"])
@@ -185,6 +192,32 @@ class Trainer:
             for name, value in _under("filter.", arrays).items():
                 setattr(self.filter, name, value)
         return facts
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps were run, or what was left could not help."""
+        return self.step >= self.total_steps or self.kept_step is not None
+
+    def compare(self) -> None:
+        """Look back at where plain training would have stopped, and go there if a filter's extra steps do not help.
+
+        Until that step nobody can have run out, so plain training at the same noise is what has been run. The choice
+        is made on released parameters and public test records, so it costs nothing; it is made four times at most,
+        and only where the number of extra steps was left open.
+        """
+        extra = self.total_steps - self.plan.planned_steps
+        if self.settings.filter == "none" or not len(self._data.x_test):
+            return
+        if self.step == self.plan.planned_steps:
+            self.plain, self.plain_parameters = self.quality()[1], self.parameters.copy()
+        past = self.step - self.plan.planned_steps
+        if self.settings.extra_steps is not None or past <= 0 or (past % -(-extra // 4) and past != extra):
+            return
+        found = self.quality()[1]
+        assert found is not None
+        assert self.plain is not None
+        if (found > self.plain) if self.model.reconstructs else (found < self.plain):
+            self.parameters, self.kept_step = self.plain_parameters.copy(), self.plan.planned_steps
 
     def quality(self) -> tuple[float, float | None]:
         """Accuracy (or mean squared error) on the training records and, where there are any, the test records."""

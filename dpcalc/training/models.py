@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -66,9 +67,13 @@ class Model:
 
     def quality(self, parameters: Array, x: Array, y: Array) -> float:
         """The fraction of records classified rightly, or the mean squared error of the reconstruction."""
-        outputs = self.outputs(parameters, x)
-        if self.reconstructs:
-            return float(np.mean((outputs.reshape(len(x), -1) - x.reshape(len(x), -1)) ** 2, dtype=np.float64))
+        # A record may overflow: it then counts as wrong, or as infinitely far off.
+        with np.errstate(all="ignore"):
+            outputs = self.outputs(parameters, x)
+            if self.reconstructs:
+                gaps = outputs.reshape(len(x), -1) - x.reshape(len(x), -1)
+                found = float(np.mean(gaps * gaps, dtype=np.float64))
+                return math.inf if math.isnan(found) else found
         return float(np.mean(outputs.argmax(axis=1) == y))
 
     def views(self, parameters: NDArray[Any]) -> list[list[Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 from dpcalc import conversions
 from dpcalc.errors import InputError
 from dpcalc.filters.rules import Rule, gdp_rule, rdp_rule, unlimited
-from dpcalc.filters.subsampled import SubsampledRenyi
+from dpcalc.filters.subsampled import SubsampledRenyi, gaussian_rdp
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.declared import DeclaredDP
 from dpcalc.mechanisms.gaussian import Gaussian
@@ -145,13 +145,11 @@ class Plan:
 
     def _best_order(self, count: int) -> tuple[float, float]:
         """The order at which the planned steps cost the least ε, and their RDP there, as they will be charged."""
-        charged = SubsampledRenyi(orders=_FILTER_ORDERS, sampling_rate=self.batches.sampling_rate)
-        one = charged.rdp(np.array([self.settings.noise_multiplier**-2.0]))[:, 0]
-        costs = [
-            conversions.rdp_epsilon([a], [count * r], self.delta) for a, r in zip(_FILTER_ORDERS, one, strict=True)
-        ]
-        best = int(np.argmin(costs))
-        return _FILTER_ORDERS[best], float(count * one[best])
+        orders, noise, rate = np.array(_FILTER_ORDERS), self.settings.noise_multiplier, self.batches.sampling_rate
+        costs = conversions.rdp_epsilons(orders, count * gaussian_rdp(orders, noise, rate), self.delta)
+        best = float(orders[np.argmin(costs)])
+        charged = SubsampledRenyi(orders=(best,), sampling_rate=rate)
+        return best, count * float(charged.rdp(np.array([noise**-2.0]))[0, 0])
 
     def as_dict(self) -> dict[str, Any]:
         """Every field by name, as plain values: what a checkpoint holds and compares."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpcalc import conversions
 from dpcalc.errors import InputError
+from dpcalc.filters.subsampled import gaussian_rdp
 from dpcalc.filters.summary import theorem_of
 from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee
 from dpcalc.mechanisms.base import Mechanism
@@ -174,4 +175,23 @@ def _enough_noise(plans: Sequence[Plan], epsilon: float) -> float:
         raise InputError(f"no noise keeps this within ε = {epsilon:g} at δ = {plans[0].delta:g}.")
     count = sum(plan.releases()[0][1] for plan in plans) * (plans[0].runs if len(plans) == 1 else 1)
     doubled = 2 if plans[0].settings.adjacency == "replace-one" else 1
-    return doubled * math.sqrt(count) / mu * (1 + 1e-9)
+    enough = doubled * math.sqrt(count) / mu * (1 + 1e-9)
+    return _amplified(plans[0], enough, epsilon) if len(plans) == 1 and plans[0].batches.is_poisson else enough
+
+
+def _amplified(plan: Plan, enough: float, epsilon: float) -> float:
+    """About the noise that sampling leaves of `enough`, by RDP: where the search begins, which proves nothing."""
+    orders = np.array(DEFAULT_ORDERS)
+    count = plan.runs * plan.releases()[0][1]
+
+    def suffices(noise_multiplier: float) -> bool:
+        rdps = gaussian_rdp(orders, noise_multiplier, plan.batches.sampling_rate)
+        return float(conversions.rdp_epsilon(orders, count * rdps, plan.delta)) <= epsilon
+
+    while suffices(enough / 2):
+        enough /= 2
+    low = enough / 2
+    while enough > 1.03 * low:
+        middle = math.sqrt(low * enough)
+        low, enough = (low, middle) if suffices(middle) else (middle, enough)
+    return enough

@@ -41,6 +41,10 @@ def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None)
     if trainer.filter is not None:
         details["spent"] = quantiles(trainer.filter.spent)
         details["dropped_records"] = int(trainer.filter.lost.sum())
+    if trainer.plain is not None:
+        measure = "test_mse" if trainer.model.reconstructs else "test_accuracy"
+        details["without_filter"] = {"steps": trainer.plan.planned_steps, measure: trainer.plain}
+        details["kept_step"] = trainer.kept_step
     if log is not None:
         details["audit"] = audit(trainer.plan, log)
     return details
@@ -74,10 +78,7 @@ def training_sections(
         ("Noise multiplier", f"{settings.noise_multiplier:.6g} × clip, on the sum"),
         ("Clip", _clips(trainer.history.clips)),
     ]
-    if settings.filter != "none":
-        rows.append(
-            ("Filter", f"{settings.filter}, {settings.filter_mode}; last step {trainer.history.active[-1]:,} active")
-        )
+    rows += _filter_rows(trainer, quality[1])
     if runs > 1:
         rows.append(("Budget shared by", f"{runs} runs"))
     sections = [Section(title="Training", columns=("", ""), rows=tuple(rows))]
@@ -86,6 +87,27 @@ def training_sections(
         table = tuple(_bound_row(bound) for bound in bounds)
         sections.append(Section(title="Bounds", columns=columns, rows=table))
     return tuple(sections)
+
+
+def _filter_rows(trainer: Trainer, test: float | None) -> list[tuple[str, Any]]:
+    """What the filter did, and plain training with the same noise beside it, whichever did better."""
+    settings = trainer.settings
+    if settings.filter == "none" or trainer.filter is None:
+        return []
+    out, last = int(trainer.filter.lost.sum()), trainer.history.active[-1]
+    rows = [
+        ("Filter", f"{settings.filter}, {settings.filter_mode}; {out:,} records ran out; last step {last:,} active")
+    ]
+    if trainer.plain is None or test is None:
+        return rows
+    if trainer.kept_step is not None:
+        gained = "the steps after it did not help, so these parameters are kept"
+    elif trainer.model.reconstructs:
+        gained = f"so the filter gained {trainer.plain - test:.5f}"
+    else:
+        gained = f"so the filter gained {100 * (test - trainer.plain):+.2f}"
+    shown = _shown(trainer.plain, trainer.model.reconstructs)
+    return [*rows, ("Without it", f"{shown} after {trainer.plan.planned_steps:,} steps with the same noise: {gained}")]
 
 
 def _bound_row(bound: dict[str, Any]) -> tuple[Any, ...]:

@@ -43,8 +43,9 @@ def run(
     log = _open(trainer, files)
     saved = time.monotonic()
     try:
-        while trainer.step < trainer.total_steps:
+        while not trainer.finished:
             trainer.advance(log)
+            trainer.compare()
             observe(trainer)
             if files.checkpoint and time.monotonic() - saved >= _BETWEEN_SAVES:
                 _save(trainer, files.checkpoint, log)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats
 from dpcalc.errors import CertificationError, InputError
-from dpcalc.training.layers import Array, Buffers
+from dpcalc.training.layers import Array, Buffers, Tiles
 from dpcalc.training.models import Model
 
 Bools: TypeAlias = NDArray[np.bool_]
@@ -31,6 +31,7 @@ Weigh: TypeAlias = Callable[[Floats, Bools, slice], Floats]
 
 TILE = 64
 _ROWS = 768
+_SPARSE = 2
 _MOST_SLOTS = 10_000_000
 
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
@@ -44,15 +45,13 @@ LARGEST = 2.0**60
 _UNDERFLOW = 2.0**-50
 
 
-def tile_of(model: Model, slots: int) -> int:
-    """The rows of a tile: as many as one chunk of records may have, at most TILE."""
-    return min(TILE, model.chunk, slots)
+def margin(tile: int, slots: int, *, together: int = 1) -> float:
+    """How much further than its own norm, in clips, one record can move the computed sum.
 
-
-def margin(tile: int, slots: int) -> float:
-    """How much further than its own norm, in clips, one record can move the computed sum."""
-    tiles = -(-slots // tile)
-    return 2 * tile * _gamma(tile + 1, _SINGLE) + 2 * slots * _gamma(tiles + 1, _DOUBLE) + _UNDERFLOW
+    `together` tiles make up a group: the products that a record can change are those of its own group.
+    """
+    tiles = -(-slots // tile) + together
+    return 2 * tile * together * _gamma(tile + 1, _SINGLE) + 2 * slots * _gamma(tiles, _DOUBLE) + _UNDERFLOW
 
 
 def _gamma(count: int, unit: float) -> float:
@@ -70,17 +69,21 @@ class Pass:
 
 
 class SlotSums:
-    """Weighted sums of the gradients of records in fixed slots. One set of arrays serves every step."""
+    """Weighted sums of the gradients of records in fixed slots. One set of arrays serves every step.
 
-    def __init__(self, model: Model, slots: int) -> None:
+    `sparse` where most weights will be 0: tiles are then summed two by two, which makes the margin twice as large.
+    """
+
+    def __init__(self, model: Model, slots: int, *, sparse: bool = False) -> None:
         if slots > _MOST_SLOTS:
             raise InputError(f"expected batches of at most {_MOST_SLOTS:,} records, got room for {slots:,}.")
-        self.model, self.slots, self.tile = model, slots, tile_of(model, slots)
-        self.margin = margin(self.tile, slots)
-        tiles = -(-slots // self.tile)
-        together = max(1, min(_ROWS, model.chunk) // self.tile)
-        chunks = -(-tiles // together)
-        self.rows = -(-tiles // chunks) * self.tile
+        self.model, self.slots, self.tile = model, slots, min(TILE, model.chunk, slots)
+        at_once = max(1, min(_ROWS, model.chunk) // self.tile)
+        together = _SPARSE if sparse and at_once >= _SPARSE else 1
+        self.tiles, self.margin = Tiles(self.tile, together), margin(self.tile, slots, together=together)
+        groups = -(-slots // (self.tile * together))
+        chunks = -(-groups * together // at_once)
+        self.rows = -(-groups // chunks) * together * self.tile
         self._buffers = Buffers()
 
     def run(
@@ -109,7 +112,7 @@ class SlotSums:
                 weights[:, : part.stop - part.start] = weigh(norms[part], there, part)
                 for index, layer in enumerate(self.model.layers):
                     layer.clear(~present, inputs=index > self.model.first)
-                    layer.add_sums(weights, self.tile, [total[index] for total in totals])
+                    layer.add_sums(weights, self.tiles, [total[index] for total in totals])
         return Pass(sums, norms, losses)
 
     def _energies(self, seated: _Seated) -> tuple[Floats, Bools]:
@@ -181,7 +184,8 @@ class SlotSums:
         x[...] = rows
         with np.errstate(all="ignore"):
             self.model.propagate(self.model.views(self._placed(parameters)), x, y)
-            return [each.copy() for layer in self.model.layers for each in layer.yields()]
+            squares = [layer.squares(None)[0] for layer in self.model.layers if layer.shapes]
+            return [*squares, *(each.copy() for layer in self.model.layers for each in layer.yields())]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dpcalc.training.run import Files, configurations, run, search, winner
 from dpcalc.training.settings import Settings
 
 DATA = synthetic(600, 100)
-FULL = Settings(model="logistic", algorithm="gd", steps=6, noise_multiplier=20.0, seed=1, clip=2.0)
+FULL = Settings(model="logistic", algorithm="gd", steps=6, noise_multiplier=20.0, seed=1, clip=2.0, lr=1.0)
 
 
 def _plan(settings, data=DATA, **options):

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from dpcalc.errors import CertificationError, InputError
+from dpcalc.training.clipping import FixedClip, OnlineClip, moved
 from dpcalc.training.data import Dataset
 from dpcalc.training.loop import Trainer
-from dpcalc.training.models import MODELS
+from dpcalc.training.models import MODELS, build
 from dpcalc.training.plan import Plan
 from dpcalc.training.settings import Settings
 from dpcalc.training.sums import SlotSums
@@ -265,6 +266,35 @@ def _watched(trainer, monkeypatch):
 
     monkeypatch.setattr(trainer._sums, "run", watched)
     return seen
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_extreme_records_move_a_sum_by_no_more_than_they_are_charged(seed):
+    """Sizes over forty decades, records that differ in their last bits, inputs just below 2⁶⁰, clips of any size."""
+    generator = np.random.default_rng(seed)
+    count, features = int(generator.choice([2, 64, 65, 200])), int(generator.choice([1, 2, 5]))
+    network = build(str(generator.choice(["logistic", "mlp"])), features=features, classes=2, hidden=(3,))
+    sums = SlotSums(network, count)
+    clip = generator.choice([FixedClip, OnlineClip])(10.0 ** generator.uniform(-12, 3), 1.0, margin=sums.margin)
+    parameters = network.initial(generator.random) * np.float32(10 ** generator.uniform(-3, 2))
+    wide = generator.standard_normal((count, features)) * 10.0 ** generator.uniform(-20, 18, (count, 1))
+    x = [
+        wide,
+        wide[:1] * (1 + 2.0**-23 * generator.integers(-2, 3, (count, 1))),
+        generator.choice([2.0**59.9, -(2.0**59.9), 1e-30, 1.0], (count, features)),
+    ][seed % 3].astype(np.float32)
+    y = generator.integers(0, 2, count)
+
+    def weigh(norms, present, _):
+        return clip.weights(norms) * present
+
+    whole = sums.run(parameters, x, y, slice(0, count), weigh, queries=clip.queries)
+    for gone in range(0, count, 13):
+        seats = np.where(np.arange(count) == gone, -1, np.arange(count))
+        rest = sums.run(parameters, x, y, seats, weigh, queries=clip.queries)
+        distances = np.linalg.norm(whole.sums - rest.sums, axis=1)
+        assert distances[0] <= moved(whole.norms[[gone]], clip=clip.clip, margin=clip.margin)[0]
+        assert distances[1:].max(initial=0.0) <= 1
 
 
 def test_a_filter_that_cannot_be_charged_raises(monkeypatch):
