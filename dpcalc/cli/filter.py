@@ -159,6 +159,7 @@ def filter(
         details=summary.details(run, losses),
         headline=_headline(run),
         sections=tuple(_sections(run, losses)),
+        private=True,
     )
 
 
