@@ -144,6 +144,11 @@ def calibrated(plans: Sequence[Plan], *, epsilon: float, classes: int = 10) -> f
 
     def cost(noise_multiplier: float) -> float:
         changed = [plan.with_noise(noise_multiplier) for plan in plans]
+        if len(changed) == 1 and changed[0].settings.filter != "none":
+            notion = changed[0].budget.notion
+            assert notion is not None
+            spent = _repeated(notion, changed[0].runs).epsilon(changed[0].delta)
+            return math.inf if spent is None else spent
         accounted = account(changed[0], classes=classes) if len(changed) == 1 else account_search(changed)
         found = accounted.guarantee.epsilon
         return math.inf if found is None or accounted.guarantee.status != "certified" else found
