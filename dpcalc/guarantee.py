@@ -123,3 +123,5 @@ class Result:
     sections: tuple[Section, ...] = ()
     records: tuple[Mapping[str, Any], ...] = ()
     budget: Budget = field(default_factory=Budget)
+    # The command's own question was whether a budget was kept, and it was not: printed, and exit code 1.
+    over_own_budget: bool = False

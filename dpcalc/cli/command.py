@@ -39,7 +39,7 @@ def command(*, example: str, name: str | None = None) -> Callable[[Callable[...,
             from dpcalc.cli.output import emit
 
             emit(result, shared["format"].value, shared["output"])
-            if result.budget.exceeded(result.guarantee):
+            if result.over_own_budget or result.budget.exceeded(result.guarantee):
                 raise typer.Exit(1)
 
         _add_shared_parameters(run, function)

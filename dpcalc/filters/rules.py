@@ -76,7 +76,8 @@ def rdp_rule(
 
     Gaussian steps cost αμ²/2 at every order at once, so there the filter enforces zCDP (Remark 4.4). Under Poisson
     sampling each step costs its subsampled RDP (Theorem 4.5), which needs every record's norm at every step. There, and
-    for a log of ρ at `several_orders`, a budget (ε,δ) is kept by the mixture of orders unless one order is given.
+    for a log of ρ at `several_orders`, a budget (ε,δ) is kept at one order if it is given, or if a clip tells which one
+    allows most steps at the clip; otherwise by the mixture of orders.
     """
     scale = _scale(quantity, ("norm", "mu", "rho"), sigma, "rdp")
     if len(rhos) not in (0, len(orders)):
@@ -98,13 +99,12 @@ def rdp_rule(
     if epsilon is None:
         raise InputError("under sampling or for a log of ρ the budget is --order with --rho, or --epsilon with --delta")
     target = _target(epsilon, delta)
+    if not orders and sampling_rate is not None and clip is not None:
+        orders = [_planned_order(*target, sampling_rate, scale / clip)]
     if len(orders) == 1:
         limit = _largest_rho(orders[0], *target) / (1 + 2 * tolerance)
         return _order_rule([(orders[0], limit)], sampling_rate, common)
-    if orders:
-        mixture = Mixture(*target, tuple(orders), (1 / len(orders),) * len(orders))
-    else:
-        mixture = Mixture.default(*target, _planned_order(*target, sampling_rate, clip and scale / clip))
+    mixture = _equal_weights(*target, orders) if orders else Mixture.default(*target)
     return _mixture_rule(mixture, sampling_rate, common)
 
 
@@ -123,8 +123,7 @@ def dp_rule(
     """
     common = _common("dp", quantity, _scale(quantity, ("epsilon",), None, "dp"), None, tolerance)
     orders = tuple(orders) or (best_order(epsilon, delta, lambda alpha: alpha),)
-    mixture = Mixture(epsilon, delta, orders, (1 / len(orders),) * len(orders))
-    rule = _mixture_rule(mixture, None, common)
+    rule = _mixture_rule(_equal_weights(epsilon, delta, orders), None, common)
     return replace(rule, limits=(*rule.limits, math.inf))
 
 
@@ -205,12 +204,12 @@ def _subsampled(orders: Sequence[float], sampling_rate: float | None) -> Subsamp
     return None if sampling_rate is None else SubsampledRenyi(orders=tuple(orders), sampling_rate=sampling_rate)
 
 
-def _planned_order(
-    epsilon: float, delta: float, sampling_rate: float | None, noise_multiplier: float | None
-) -> float | None:
-    """The order that allows most steps of a record at the clip, by the RDP that is charged; None if none is planned."""
-    if sampling_rate is None or noise_multiplier is None:
-        return None
+def _equal_weights(epsilon: float, delta: float, orders: Sequence[float]) -> Mixture:
+    return Mixture(epsilon, delta, tuple(orders), (1 / len(orders),) * len(orders))
+
+
+def _planned_order(epsilon: float, delta: float, sampling_rate: float, noise_multiplier: float) -> float:
+    """The order that allows most steps of a record at the clip, by the RDP that is charged."""
     own = best_order(epsilon, delta, lambda alpha: gaussian_rdp(alpha, noise_multiplier, sampling_rate))
     candidates = np.array([own, *ORDERS])
     charged = SubsampledRenyi(orders=tuple(candidates.tolist()), sampling_rate=sampling_rate)

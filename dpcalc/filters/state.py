@@ -15,12 +15,13 @@ import numpy as np
 from dpcalc.errors import InputError
 from dpcalc.filters.run import Run, Settings
 
-_VERSION = 1
+_VERSION = 2
 
 
 def settings_key(settings: Settings) -> dict[str, Any]:
-    """What must be the same for a state to be continued."""
+    """What must be the same for a state to be continued: everything that the sums and the budget depend on."""
     rule = settings.rule
+    mixture, split, budget = rule.mixture, rule.split, settings.budget
     return {
         "version": _VERSION,
         "filter": rule.kind,
@@ -30,6 +31,12 @@ def settings_key(settings: Settings) -> dict[str, Any]:
         "clip": rule.clip,
         "tolerance": rule.tolerance,
         "orders": list(rule.orders),
+        "mixture": None if mixture is None else [mixture.epsilon, mixture.delta, *mixture.weights],
+        "delta_split": None if split is None else list(split),
+        "clip_before_noise": settings.clip_before_noise,
+        "rows_state_noise": settings.rows_state_noise,
+        "finished": settings.finished,
+        "budget": None if budget is None else repr(budget),
         "sample_rate": settings.sampling_rate,
         "mode": settings.mode,
         "scope": settings.scope,

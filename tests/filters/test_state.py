@@ -17,7 +17,7 @@ from dpcalc.errors import InputError
 from dpcalc.filters import local
 from dpcalc.filters.request import Request, carry_out
 from dpcalc.filters.run import Run
-from dpcalc.filters.summary import details, losses
+from dpcalc.filters.summary import details, guarantee, losses
 
 NORMS = np.random.default_rng(0).random((30, 12))
 REQUESTS = {
@@ -34,7 +34,12 @@ def write_csv(path: Path, steps: range) -> None:
 
 
 def answer(run: Run) -> object:
-    return details(run, losses(run, None)), run.filter.totals.tolist(), run.filter.compensation.tolist()
+    found = losses(run, None)
+    return (
+        details(run, found, guarantee(run, epsilon=None, delta=None), None),
+        run.filter.totals.tolist(),
+        run.filter.compensation.tolist(),
+    )
 
 
 @pytest.mark.parametrize("name", REQUESTS)
