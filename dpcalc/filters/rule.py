@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -82,7 +83,7 @@ class Rule:
         """Whether every step is known at all orders at once, in proportion to α: Gaussian or zCDP."""
         return self.squares or (self.quantity == "rho" and not self.orders)
 
-    @property
+    @cached_property
     def accepted(self) -> Floats:
         """The largest sums that count as within the limits."""
         return np.array(self.limits) * (1 + self.tolerance)
