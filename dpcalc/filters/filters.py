@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpcalc.arrays import Bools, Floats, Indices
 from dpcalc.errors import InputError
-from dpcalc.filters.rules import Rule
+from dpcalc.filters.rule import Rule
 
 Mode = Literal["drop", "clip"]
 Who = Indices | slice
@@ -44,7 +44,6 @@ class IndividualFilter:
         if mode == "clip" and not (rule.squares and rule.quantity == "norm"):
             raise InputError("--mode clip needs norms of Gaussian steps without sampling; use --mode drop")
         self.rule, self.mode = rule, mode
-        self._accepted = rule.accepted
         self.totals = np.zeros((len(rule.limits), 0))
         self.compensation = np.zeros((len(rule.limits), 0))
         self.steps_active = np.zeros(0, dtype=np.int64)
@@ -77,6 +76,7 @@ class IndividualFilter:
         values = np.asarray(norms, dtype=np.float64)
         records: Who = EVERYBODY if who is None else np.asarray(who, dtype=np.int64)
         expected = (self.individuals,) if isinstance(records, slice) else records.shape
+        expected = expected if self.rule.width == 1 else (self.rule.width, *expected)
         if values.shape != expected:
             raise InputError(f"expected norms of shape {expected}, got {values.shape}")
         if not np.all((values >= 0) & (values < np.inf)):
@@ -96,12 +96,12 @@ class IndividualFilter:
             costs = self.rule.costs(values)
         before, carried = self.totals[:, who], self.compensation[:, who]
         if self.mode == "clip":
-            costs = np.where(before + costs <= self._accepted[0], costs, self._room(before))
+            costs = np.where(before + costs <= self.rule.accepted[0], costs, self._room(before))
             active = (costs[0] > 0) | (values == 0)
             self.clipped[who] |= active & (costs[0] < self.rule.costs(values)[0])
         total, rest = _compensated(before, carried, costs)
         if self.mode == "drop":
-            active = np.all((total <= self._accepted[:, None]) | (costs == 0), axis=0)
+            active = self.rule.admits(total) | np.all(costs == 0, axis=0)
         if active.all():
             self.totals[:, who], self.compensation[:, who] = total, rest
         else:
@@ -125,7 +125,7 @@ class IndividualFilter:
             before = self.totals[:, columns], self.compensation[:, columns]
             total, rest = _sum_squares(part, *before, self.rule.clip) if costs is None else _sum_costs(costs, *before)
             # A compensated sum may fall by a rounding error, so only sums clearly below the limit were so throughout.
-            near = ~np.all(total <= self._accepted[:, None] * (1 - 1e-14), axis=0)
+            near = ~self.rule.admits(total * (1 + 1e-14))
             self.steps_active[columns] += np.where(near, 0, block.shape[0])
             if not near.any():
                 self.totals[:, columns], self.compensation[:, columns] = total, rest
@@ -158,22 +158,24 @@ class IndividualFilter:
 
 
 class GlobalFilter:
-    """One run with one budget: the first step that does not fit halts it for good (Feldman–Zrnic, Algorithm 2)."""
+    """One run with one budget: a step runs if it fits, and otherwise nothing does (Feldman–Zrnic, after Lemma 4.2).
+
+    What runs is "the step if it fits, else nothing", whose cost is within the rest of the budget surely. So the filter
+    goes on after a refusal, and a step that was refused may be asked again, smaller.
+    """
 
     def __init__(self, rule: Rule) -> None:
         self._filter = IndividualFilter(rule, individuals=1)
-        self.halted = False
 
     @property
     def spent(self) -> float:
         """What the steps that ran have spent, in the rule's unit."""
         return float(self._filter.spent[0])
 
-    def step(self, value: float) -> bool:
-        """Whether a step with this parameter may run; after the first refusal none may."""
-        if not self.halted:
-            self.halted = not bool(self._filter.step([value])[0])
-        return not self.halted
+    def step(self, *values: float) -> bool:
+        """Whether a step with this parameter (ρ: at each order of the rule; then its own δ, if any) may run."""
+        rows = [[value] for value in values]
+        return bool(self._filter.step(rows if len(rows) > 1 else rows[0])[0])
 
 
 def _compensated(total: Floats, rest: Floats, costs: Floats) -> tuple[Floats, Floats]:

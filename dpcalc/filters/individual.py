@@ -10,7 +10,7 @@ import numpy as np
 from dpcalc import conversions
 from dpcalc.arrays import Floats
 from dpcalc.filters.individual_loss import LossMoments, individual_epsilons
-from dpcalc.filters.rules import Rule
+from dpcalc.filters.rule import Rule
 from dpcalc.filters.run import Run
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
 from dpcalc.filters.filters import EVERYBODY, IndividualFilter, Who
-from dpcalc.filters.rules import Rule
+from dpcalc.filters.rule import Rule
 
 
 class Odometer:

@@ -14,18 +14,9 @@ from dpcalc.filters.local import Log, run_log
 from dpcalc.filters.logs.dense import DenseLog, open_dense
 from dpcalc.filters.logs.long import open_long
 from dpcalc.filters.logs.source import Source, open_source
-from dpcalc.filters.rules import (
-    ROUNDING,
-    FilterKind,
-    Quantity,
-    Rule,
-    dp_rule,
-    gdp_rule,
-    rdp_rule,
-    storage_tolerance,
-    unlimited,
-)
-from dpcalc.filters.run import Run, Scope, Settings
+from dpcalc.filters.rule import ROUNDING, FilterKind, Quantity, Rule, Scope, storage_tolerance
+from dpcalc.filters.rules import dp_rule, gdp_rule, rdp_rule, unlimited
+from dpcalc.filters.run import Run, Settings
 from dpcalc.guarantee import DEFAULT_ORDERS
 
 Engine = Literal["local", "dask"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,7 @@ from dpcalc.errors import InputError
 from dpcalc.filters.filters import EVERYBODY, IndividualFilter, Mode, Who
 from dpcalc.filters.individual_loss import LossMoments
 from dpcalc.filters.odometer import Odometer
-from dpcalc.filters.rules import Rule
-
-Scope = Literal["individual", "global"]
+from dpcalc.filters.rule import Rule, Scope
 
 # Sums of the same numbers in another order agree to this much.
 _SAME = 1e-9
@@ -172,11 +170,9 @@ class Run:
             self._advance(values.astype(np.float64), EVERYBODY, start + row)
 
     def _advance(self, values: Floats, who: Who, place: int = -1) -> None:
-        if self.settings.scope == "global" and self.halt_step is not None:
-            return
         active, _ = self.filter.charge(values, who)
         if self.settings.scope == "global" and not active.all():
-            self.halt_step = self.steps.labels[place]
+            self.halt_step = self.steps.labels[place] if self.halt_step is None else self.halt_step
             return
         if self.odometer is not None:
             previous = (
