@@ -72,6 +72,11 @@ class SubsampledRenyi:
         return result
 
 
+def gaussian_rdp(orders: Floats, noise_multiplier: float, sampling_rate: float) -> Floats:
+    """Upper bounds on the RDP of one subsampled Gaussian step at each order, without chords."""
+    return rdp(np.asarray(orders, dtype=np.float64), np.array([noise_multiplier]), sampling_rate)[0]
+
+
 @lru_cache(maxsize=256)
 def _table(order: float, rate: float, low: int, high: int) -> tuple[Floats, Floats, int]:
     """ρ ≤ start + slope·u in each cell of these octaves, all halved alike; first what is below all octaves."""

@@ -86,8 +86,8 @@ def losses(run: Run, delta: float | None) -> Losses:
     """The individual losses of a finished run."""
     epsilon = None if delta is None else individual.epsilons(run, delta)
     fitted = None
-    if run.moments is not None and delta is not None:
-        fitted = individual.fitted_mu(run.moments, delta)
+    if run.norm_counts is not None and delta is not None:
+        fitted = individual.fitted_mu(run.norm_counts, delta)
     return Losses(run.filter.spent, epsilon, fitted)
 
 
@@ -98,7 +98,7 @@ def details(run: Run, found: Losses) -> dict[str, Any]:
         "steps": len(run.steps.labels),
         "individuals": None if whole else run.individuals,
         "halt_step": run.halt_step,
-        "active_per_step": run.steps.active,
+        "active_per_step": run.steps.active.tolist(),
         "dropped_records": None if whole else int(run.filter.lost.sum()),
         "spent": individual.quantiles(found.spent),
         "spent_unit": run.settings.rule.unit,
@@ -119,7 +119,7 @@ def details(run: Run, found: Losses) -> dict[str, Any]:
 
 
 def _epsilon_kind(run: Run) -> str:
-    if run.moments is not None:
+    if run.norm_counts is not None:
         return "approximate"
     return "exact" if run.settings.rule.squares and run.settings.rule.kind != "dp" else "upper"
 
@@ -163,7 +163,7 @@ def _group(run: Run, found: Losses, index: int) -> dict[str, Any]:
     return {
         "individuals": int(members.sum()),
         "dropped_records": int(run.filter.lost[members].sum()),
-        "active_per_step": [int(counts[index]) for counts in run.steps.active_by_group],
+        "active_per_step": run.steps.view("active_by_group")[:, index].tolist(),
         "spent": individual.quantiles(found.spent[members]),
         "individual_epsilon": None if found.epsilon is None else individual.quantiles(found.epsilon[members]),
     }

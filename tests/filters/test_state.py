@@ -34,7 +34,7 @@ def write_csv(path: Path, steps: range) -> None:
 
 
 def answer(run: Run) -> object:
-    return details(run, losses(run, None)), run.filter.totals.tolist(), run.filter.compensation.tolist()
+    return details(run, losses(run, None)), [part.tolist() for part in run.filter.state.to_arrays().values()]
 
 
 @pytest.mark.parametrize("name", REQUESTS)
