@@ -190,7 +190,7 @@ def _groups(run: Run, found: Losses) -> Section:
     rows = []
     for index, name in enumerate(run.group_names):
         members = run.group_of == index
-        last = int(run.steps.active_by_group[-1][index])
+        last = int(run.steps.view("active_by_group")[-1, index])
         mean = float(values[members].mean()) if members.any() else 0.0
         largest = float(values[members].max(initial=0.0))
         rows.append((name, int(members.sum()), last, int(run.filter.lost[members].sum()), mean, largest))

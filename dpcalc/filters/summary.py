@@ -145,7 +145,7 @@ def losses(run: Run, delta: float | None, anytime: float | None = None) -> Losse
         return Losses(run.filter.spent, None, None)
     split = (run.settings.budget or rule).split
     epsilon = individual.epsilons(run, delta if split is None else split.filter)
-    fitted = None if run.moments is None else individual.fitted_mu(run.moments, delta)
+    fitted = None if run.norm_counts is None else individual.fitted_mu(run.norm_counts, delta)
     always = None
     if anytime is not None:
         variance = run.filter.spent**2 if rule.squares else 2 * run.filter.spent
@@ -161,7 +161,7 @@ def details(run: Run, found: Losses, stated: Guarantee, delta: float | None) -> 
         "steps": len(run.steps.labels),
         "individuals": None if whole else run.individuals,
         "halt_step": run.halt_step,
-        "active_per_step": run.steps.active,
+        "active_per_step": run.steps.active.tolist(),
         "dropped_records": None if whole else int(run.filter.lost.sum()),
         "spent": individual.quantiles(found.spent),
         "spent_unit": rule.unit,
@@ -252,7 +252,7 @@ def _group(run: Run, found: Losses, index: int) -> dict[str, Any]:
     return {
         "individuals": int(members.sum()),
         "dropped_records": int(run.filter.lost[members].sum()),
-        "active_per_step": [int(counts[index]) for counts in run.steps.active_by_group],
+        "active_per_step": run.steps.view("active_by_group")[:, index].tolist(),
         "spent": individual.quantiles(found.spent[members]),
         "individual_epsilon": None if found.epsilon is None else individual.quantiles(found.epsilon[members]),
     }

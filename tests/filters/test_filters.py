@@ -120,8 +120,8 @@ def test_the_fold_is_algorithm_3(norms: np.ndarray, budget: float) -> None:
     assert np.array_equal([one_by_one.step(row) for row in norms], expected)
     at_once = IndividualFilter(rule, individuals=5)
     found = np.ones(norms.shape, dtype=bool)
-    for records, out in at_once.charge_block(norms):
-        found[:, records] = ~out
+    for records, out, first in at_once.charge_block(norms):
+        found[first : first + len(out), records] = ~out
     assert np.array_equal(found, expected)
     assert np.array_equal(at_once.totals, one_by_one.totals)
     assert np.array_equal(at_once.steps_active, expected.sum(axis=0))
@@ -215,7 +215,7 @@ def test_subsampled_rdp_is_above_the_closed_form_at_order_two() -> None:
     found = SubsampledRenyi(orders=(2.0,), sampling_rate=0.02).rdp(squares)[0]
     exact = np.log1p(0.02**2 * np.expm1(squares))
     assert np.all(found >= exact)
-    assert found == pytest.approx(exact, rel=1e-8)
+    assert found == pytest.approx(exact, rel=5e-4, abs=0)
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,8 @@ def write_csv(path: Path, steps: range) -> None:
 
 def answer(run: Run) -> object:
     found = losses(run, None)
-    return (
-        details(run, found, guarantee(run, epsilon=None, delta=None), None),
-        run.filter.totals.tolist(),
-        run.filter.compensation.tolist(),
-    )
+    told = details(run, found, guarantee(run, epsilon=None, delta=None), None)
+    return told, [part.tolist() for part in run.filter.state.to_arrays().values()]
 
 
 @pytest.mark.parametrize("name", REQUESTS)
