@@ -157,7 +157,7 @@ def filter(
     with progress("Filtering") as advance:
         run = carry_out(request, log, advance=advance)
     with progress("Individual losses"):
-        losses = summary.losses(run, delta, anytime)
+        losses = summary.losses(run, delta)
     if run.skipped:
         typer.echo(f"{run.skipped} steps had been counted in {state} before and were skipped", err=True)
     guarantee = summary.guarantee(run, epsilon=epsilon, delta=delta)

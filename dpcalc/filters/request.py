@@ -211,6 +211,7 @@ def _settings(request: Request, log: Log) -> Settings:
         clip_before_noise=request.clip if noisy else None,
         finished=request.finished,
         budget=rule if request.finished and rule.notion is not None else None,
+        anytime=None if request.anytime is None or request.delta is None else (request.delta, request.anytime),
     )
 
 

@@ -38,6 +38,8 @@ class Settings:
     # A run that is over: nobody is left out in hindsight, and the sums are held against this budget, if there is one.
     finished: bool = False
     budget: Rule | None = None
+    # The δ and the r of a bound that holds at all times; both are fixed beforehand.
+    anytime: tuple[float, float] | None = None
 
     @property
     def sampling_rate(self) -> float | None:

@@ -37,6 +37,7 @@ def settings_key(settings: Settings) -> dict[str, Any]:
         "clip_before_noise": settings.clip_before_noise,
         "rows_state_noise": settings.rows_state_noise,
         "finished": settings.finished,
+        "anytime": None if settings.anytime is None else list(settings.anytime),
         "budget": None if budget is None else repr(budget),
         "sample_rate": settings.sampling_rate,
         "mode": settings.mode,

@@ -138,7 +138,7 @@ class Losses:
     anytime: Floats | None = None
 
 
-def losses(run: Run, delta: float | None, anytime: float | None = None) -> Losses:
+def losses(run: Run, delta: float | None) -> Losses:
     """The individual losses of a run."""
     rule = run.settings.rule
     if delta is None:
@@ -147,9 +147,9 @@ def losses(run: Run, delta: float | None, anytime: float | None = None) -> Losse
     epsilon = individual.epsilons(run, delta if split is None else split.filter)
     fitted = None if run.norm_counts is None else individual.fitted_mu(run.norm_counts, delta)
     always = None
-    if anytime is not None:
+    if run.settings.anytime is not None:
         variance = run.filter.spent**2 if rule.squares else 2 * run.filter.spent
-        always = anytime_epsilon(variance * (1 + 2 * rule.tolerance), delta, anytime)
+        always = anytime_epsilon(variance * (1 + 2 * rule.tolerance), *run.settings.anytime)
     return Losses(run.filter.spent, epsilon, fitted, always)
 
 

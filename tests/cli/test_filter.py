@@ -66,7 +66,8 @@ def test_the_rdp_filter_under_sampling_is_certified_and_its_individual_epsilon_i
     assert document["guarantee"] == "certified"
     assert document["epsilon"] <= 0.8
     assert document["mechanisms"][0]["type"] == "rdp"
-    assert document["details"]["individual_epsilon_kind"] == "approximate"
+    assert document["details"]["individual_epsilon_kind"] == "after-the-fact"
+    assert "neither exact nor a bound" in document["details"]["individual_epsilon_reason"]
     assert document["details"]["individual_epsilon"][-1] <= 0.8 * 1.01
     assert document["details"]["fitted_mu"]["kind"] == "approximate"
 
