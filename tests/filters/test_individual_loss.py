@@ -147,7 +147,9 @@ def test_the_finite_pairs_dominate_the_step_in_both_directions() -> None:
         pairs = edge_losses(edges, rate, 1e-9)
         ratio = np.exp(pairs.losses)
         for row, m in enumerate(edges):
-            for t in np.concatenate([1 + rate * np.array([-0.5, -0.01, 0.0, 0.003, 0.2, 2.0, 40.0]), [1 - rate * 0.99]]):
+            for t in np.concatenate(
+                [1 + rate * np.array([-0.5, -0.01, 0.0, 0.003, 0.2, 2.0, 40.0]), [1 - rate * 0.99]]
+            ):
                 atoms = pairs.masses[row] @ np.maximum(ratio - t, 0) + pairs.infinite[row]
                 strike = (t - 1 + rate) / rate
                 d = (-math.log(strike) + m * m / 2) / m
