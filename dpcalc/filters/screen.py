@@ -41,7 +41,8 @@ def _whole_run(run: Run, budget: str) -> str:
         return f"all {steps} steps fit {budget}"
     if not ran or last_run_step(run) < run.halt_step:
         return f"stop before step {run.halt_step}: {ran} of {steps} steps fit {budget}"
-    return f"leave out step {run.halt_step} and {steps - ran - 1} more: {ran} of {steps} steps fit {budget}"
+    others = f" and {steps - ran - 1} more" if steps - ran > 1 else ""
+    return f"leave out step {run.halt_step}{others}: {ran} of {steps} steps fit {budget}"
 
 
 def _records(run: Run, budget: str) -> str:
