@@ -17,7 +17,6 @@ from dpcalc.numbers import NON_NEGATIVE, POSITIVE, PROBABILITY, RATE, RENYI_ORDE
 
 if TYPE_CHECKING:
     from dpcalc.filters.run import Run
-    from dpcalc.filters.summary import Losses
 
 _NO_PLD_FILTER = (
     "to stop when the composed curve so far passes (ε,δ) is unsound: curves cross, and steps chosen by the outcome "
@@ -171,7 +170,7 @@ def filter(
     if run.skipped:
         typer.echo(f"{run.skipped} steps had been counted in {state} before and were skipped", err=True)
     guarantee = summary.guarantee(run, epsilon=epsilon, delta=delta)
-    guarantee = guarantee.with_warnings(*_warnings(run, losses))
+    guarantee = guarantee.with_warnings(*_warnings(run))
     if per_individual is not None:
         from dpcalc.filters.table import SENSITIVE, write_table
 
@@ -182,12 +181,13 @@ def filter(
         guarantee=guarantee,
         details=summary.details(run, losses, guarantee, delta),
         headline=screen.headline(run, guarantee, epsilon, delta),
+        facts=tuple(screen.facts(run, losses, guarantee)),
         sections=tuple(screen.sections(run, losses, delta)),
-        over_own_budget=bool(summary.beyond(run).any()),
+        goal="over" if summary.beyond(run).any() else None,
     )
 
 
-def _warnings(run: Run, losses: Losses) -> list[str]:
+def _warnings(run: Run) -> list[str]:
     lines = []
     if run.clipped_values:
         clip = run.settings.clip_before_noise or run.settings.rule.clip
@@ -199,8 +199,4 @@ def _warnings(run: Run, losses: Losses) -> list[str]:
             "counts, quantiles and individual losses are computed from the data without noise: they are for the data "
             "holder, and publishing them is not covered by the guarantee"
         )
-    if losses.epsilon is not None and run.settings.scope == "individual":
-        from dpcalc.filters.summary import WHY_AFTER_THE_FACT
-
-        lines.append(f"individual ε is after the fact: {WHY_AFTER_THE_FACT}")
     return lines

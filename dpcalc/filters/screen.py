@@ -7,10 +7,9 @@ import math
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.filters.individual import QUANTILES, quantiles
 from dpcalc.filters.rule import Rule
 from dpcalc.filters.run import Run
-from dpcalc.filters.summary import Losses, beyond, last_run_step, odometer
+from dpcalc.filters.summary import WHY_AFTER_THE_FACT, Losses, beyond, last_run_step, odometer
 from dpcalc.guarantee import Guarantee, Section
 from dpcalc.notions import GaussianDP, RenyiDP, ZeroConcentratedDP
 from dpcalc.report import rounded_up
@@ -85,6 +84,8 @@ def _budget(rule: Rule) -> str:
         return f"μ = {math.sqrt(rule.limits[0]) / rule.scale:.4g}"
     if isinstance(notion, ZeroConcentratedDP):
         return f"ρ = {rule.limits[0] / (2 * rule.scale**2) if rule.squares else rule.limits[0]:.4g}"
+    if rule.mixture is not None:
+        return f"ε = {rule.mixture.epsilon:g} at δ = {_short(rule.mixture.delta)}"
     if isinstance(notion, RenyiDP):
         return ", ".join(
             f"ρ = {rho:.4g} at order {order:g}" for order, rho in zip(rule.orders, rule.limits, strict=False)
@@ -96,28 +97,46 @@ def _symbol(rule: Rule) -> str:
     return _SYMBOLS.get(rule.unit, f"ρ at order {rule.orders[0]:g}" if rule.orders else rule.unit)
 
 
+def facts(run: Run, found: Losses, stated: Guarantee) -> list[tuple[str, str]]:
+    """What is enforced, who takes part when, what was spent, and what is proved beside a record's own ε."""
+    rule = run.settings.budget or run.settings.rule
+    told = []
+    if rule.notion is not None and stated.epsilon is not None:
+        told.append(("budget", f"{_budget(rule)} for everyone, fixed beforehand"))
+    if run.settings.scope == "global":
+        return told
+    if not run.settings.finished:
+        told.append(("taking part", _taking_part(run)))
+    least, median, most = (rounded_up(float(value)) for value in np.quantile(found.spent, (0, 0.5, 1)))
+    told.append(("spent", f"{_symbol(rule)} from {least} to {most}, median {median}"))
+    if found.fitted is not None:
+        told.append(("fitted μ", f"up to {rounded_up(float(found.fitted.mu.max()))} (approximate)"))
+    if found.anytime is not None and run.settings.anytime is not None:
+        ends = " to ".join(rounded_up(float(value)) for value in (found.anytime.min(), found.anytime.max()))
+        told.append(("at all times", f"own ε from {ends}, proved with r = {run.settings.anytime[1]:g}"))
+    return told
+
+
+def _taking_part(run: Run) -> str:
+    """How many, up to the step where somebody first sits out, half way from there, and at the end."""
+    labels, active = list(run.steps.labels), list(run.steps.active)
+    full = next((place for place, count in enumerate(active) if count < active[0]), len(active))
+    words = [f"{active[0]:,} up to step {labels[full - 1]}"]
+    for place in sorted({(full + len(active)) // 2, len(active) - 1} & set(range(full, len(active)))):
+        words.append(f"{active[place]:,} in step {labels[place]}")
+    return ", ".join(words)
+
+
 def sections(run: Run, found: Losses, delta: float | None) -> list[Section]:
-    """Who takes part when; the odometer's stretches; who has lost how much; the same for groups."""
+    """The odometer's stretches; who has lost how much; the same for groups."""
     shown = []
-    if run.settings.scope == "individual" and not run.settings.finished:
-        shown.append(Section(title="Taking part", columns=("step", "records"), rows=tuple(_taking_part(run))))
     if run.odometer is not None and run.settings.scope == "global":
         shown.append(_stretches(run, delta))
     if run.settings.scope == "individual":
-        shown += [_quantiles(run, found, delta), _histogram(run, found)]
+        shown.append(_histogram(run, found))
     if run.group_names:
         shown.append(_groups(run, found))
     return shown
-
-
-def _taking_part(run: Run) -> list[tuple[str, int]]:
-    """The steps at which the number of those who take part is worth telling: all of them, half way down, the end."""
-    labels, active = run.steps.labels, run.steps.active
-    full = next((place for place, count in enumerate(active) if count < active[0]), len(active))
-    rows = [(f"up to {labels[full - 1]}", active[0])]
-    for place in sorted({(full + len(active)) // 2, len(active) - 1} & set(range(full, len(active)))):
-        rows.append((str(labels[place]), active[place]))
-    return rows
 
 
 def _stretches(run: Run, delta: float | None) -> Section:
@@ -135,19 +154,6 @@ def _short(delta: float | None) -> str:
     return f"{delta or 0.0:g}".replace("e-0", "e-")
 
 
-def _quantiles(run: Run, found: Losses, delta: float | None) -> Section:
-    rows = [(f"spent ({_symbol(run.settings.rule)})", found.spent)]
-    if found.epsilon is not None:
-        rows.append((f"own ε at δ = {_short(delta)}, after the fact", found.epsilon))
-    if found.anytime is not None:
-        rows.append((f"ε at all times, δ = {_short(delta)} (proved)", found.anytime))
-    if found.fitted is not None:
-        rows.append(("fitted μ (approximate)", found.fitted.mu))
-    told = tuple((name, *(rounded_up(value) for value in quantiles(values))) for name, values in rows)
-    names = tuple(f"{quantile:g}" for quantile in QUANTILES)
-    return Section(title="Individual losses, quantiles (SENSITIVE)", columns=("", *names), rows=told)
-
-
 def _shown_loss(run: Run, found: Losses) -> tuple[Floats, str]:
     """The individual loss to draw: ε where δ is known, else what was spent, with its unit."""
     if found.epsilon is not None:
@@ -160,12 +166,13 @@ def _histogram(run: Run, found: Losses) -> Section:
     bins = histogram(values)
     most = max((count for *_, count in bins), default=1)
     drawn = tuple((_range(low, high), count, "█" * max(1, round(_BAR * count / most))) for low, high, count in bins)
-    title = "How many have lost how much (SENSITIVE: read off the data without noise)"
-    return Section(title=title, columns=(word, "records", ""), rows=drawn)
+    note = "" if found.epsilon is None else f"own ε is after the fact: {WHY_AFTER_THE_FACT}"
+    columns = (word, "records", "SENSITIVE: read off the data without noise")
+    return Section(title="How many have lost how much", columns=columns, rows=drawn, note=note)
 
 
 def _range(low: float, high: float) -> str:
-    return f"{low:.4g}" if low == high else f"{low:.4g} – {high:.4g}"
+    return rounded_up(high, 3) if low == high else f"{low:.4g} – {rounded_up(high, 3)}"
 
 
 def histogram(values: Floats, bins: int = _BINS) -> list[tuple[float, float, int]]:

@@ -41,13 +41,14 @@ def guarantee(run: Run, *, epsilon: float | None, delta: float | None) -> Guaran
         accountant=f"{settings.scope} {rule.kind} {_what(settings, rule)}",
         theorem=_theorem(settings, rule),
         sampler="none" if not sampled else f"poisson, rate {settings.sampling_rate:g}",
-        assumptions=tuple(_assumptions(settings, rule)),
+        assumptions=tuple(_steps(settings, rule)),
     )
     if rule.notion is None:
         return base.with_warnings("no budget was given, so nothing is enforced: the loss is only tracked")
     if beyond(run).any():
         return base.with_warnings("the budget was not kept, so nothing is guaranteed by it")
-    return _enforced(base, rule, epsilon, delta)
+    enforced = _enforced(base, rule, epsilon, delta)
+    return replace(enforced, assumptions=(_fixed(rule), *enforced.assumptions, _kept(settings)))
 
 
 def _enforced(base: Guarantee, rule: Rule, epsilon: float | None, delta: float | None) -> Guarantee:
@@ -87,11 +88,17 @@ def _theorem(settings: Settings, rule: Rule) -> str:
     return cited if rule.split is None else f"{cited}; {_SPLIT_THEOREM}"
 
 
-def _assumptions(settings: Settings, rule: Rule) -> list[str]:
-    lines = ["the budget was fixed before the run, and not chosen after looking at this log"]
-    if rule.split is not None:
-        parts = f"{rule.split.filter:.4g} for the filter and {rule.split.steps:.4g} for the steps' own δ"
-        lines[0] += f", and with it the parts of δ: {parts}"
+def _fixed(rule: Rule) -> str:
+    line = "the budget was fixed before the run, and not chosen after looking at this log"
+    if rule.split is None:
+        return line
+    parts = f"{rule.split.filter:.4g} for the filter and {rule.split.steps:.4g} for the steps' own δ"
+    return f"{line}, and with it the parts of δ: {parts}"
+
+
+def _steps(settings: Settings, rule: Rule) -> list[str]:
+    """What the log must say about the steps."""
+    lines = []
     if rule.quantity == "norm":
         noise = "that its rows state" if settings.rows_state_noise else f"{rule.scale:g}"
         lines.append(f"each step adds Gaussian noise of standard deviation {noise} to the sum")
@@ -99,7 +106,6 @@ def _assumptions(settings: Settings, rule: Rule) -> list[str]:
     else:
         up_to = " up to its δ" if rule.split is not None else ""
         lines.append(f"each step has the {rule.quantity} that the log declares{up_to}, given all earlier outputs")
-    lines.append(_kept(settings))
     if settings.sampling_rate is not None:
         lines.append(f"batches are Poisson samples of rate {settings.sampling_rate:g}; norms are logged sampled or not")
     return lines
@@ -170,7 +176,7 @@ def details(run: Run, found: Losses, stated: Guarantee, delta: float | None) -> 
         "individual_epsilon_reason": WHY_AFTER_THE_FACT,
         "proved": _proved(run, found, stated),
         "limit": [limit for limit in rule.limits if np.isfinite(limit)],
-        "tolerance": rule.tolerance,
+        "rounding": rule.tolerance,
     }
     if rule.mixture is not None:
         fields["mixture"] = {"orders": list(rule.mixture.orders), "weights": list(rule.mixture.weights)}

@@ -45,8 +45,8 @@ def _split(text: str, source: str) -> list[str]:
     for i, character in enumerate(text):
         depth += (character in "[{") - (character in "]}")
         if character == "," and depth == 0:
-            parts.append(text[start:i].strip())
+            parts.append(text[start:i].strip(" "))
             start = i + 1
     if depth:
         raise InputError("a bracket is not closed", where=source)
-    return [*parts, text[start:].strip()]
+    return [*parts, text[start:].strip(" ")]

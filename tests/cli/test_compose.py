@@ -51,9 +51,8 @@ def test_delta_at_epsilon_is_above_the_exact_one(dpcalc: Run) -> None:
 def test_the_table_shows_each_mechanism_its_share_and_the_limiting_one(dpcalc: Run) -> None:
     shown = dpcalc("compose", "-m", GAUSSIAN, "-m", "gaussian,noise_multiplier=9,name=small", "--delta", "1e-5")
     assert shown.code == 0
-    assert "What each mechanism costs" in shown.out
-    assert "small" in shown.out
-    assert "Most of the budget goes to gaussian: 95%" in shown.out  # (1/2)² of (1/2)² + (1/9)²
+    assert re.search(r"gaussian +gaussian +1 +1\.994 +95 %", shown.out)  # (1/2)² of (1/2)² + (1/9)²
+    assert re.search(r"small +gaussian .* 5 %", shown.out)
 
 
 def test_shares_of_gaussians_are_those_of_their_squared_mu(dpcalc: Run) -> None:
@@ -151,7 +150,7 @@ def test_many_different_entries_are_accounted_for_in_seconds(dpcalc: Run) -> Non
         ((), "there is nothing to account for"),
         (("-m", GAUSSIAN), "at which δ?"),
         (("-m", GAUSSIAN, "--delta", "1e-5", "--epsilon", "1"), "give one of them"),
-        (("-m", GAUSSIAN, "--delta", "0"), "--delta"),
+        (("-m", GAUSSIAN, "--delta", "-0.1"), "--delta"),
         (("-m", GAUSSIAN, "--delta", "nan"), "--delta"),
         (("-m", GAUSSIAN, "--epsilon", "-1"), "--epsilon"),
         (("-m", GAUSSIAN, "--delta", "1e-5", "--tolerance", "0"), "--tolerance"),
