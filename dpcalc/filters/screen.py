@@ -84,8 +84,6 @@ def _budget(rule: Rule) -> str:
         return f"μ = {math.sqrt(rule.limits[0]) / rule.scale:.4g}"
     if isinstance(notion, ZeroConcentratedDP):
         return f"ρ = {rule.limits[0] / (2 * rule.scale**2) if rule.squares else rule.limits[0]:.4g}"
-    if rule.mixture is not None:
-        return f"ε = {rule.mixture.epsilon:g} at δ = {_short(rule.mixture.delta)}"
     if isinstance(notion, RenyiDP):
         return ", ".join(
             f"ρ = {rho:.4g} at order {order:g}" for order, rho in zip(rule.orders, rule.limits, strict=False)
@@ -101,7 +99,11 @@ def facts(run: Run, found: Losses, stated: Guarantee) -> list[tuple[str, str]]:
     """What is enforced, who takes part when, what was spent, and what is proved beside a record's own ε."""
     rule = run.settings.budget or run.settings.rule
     told = []
-    if rule.notion is not None and stated.epsilon is not None:
+    if rule.split is not None:
+        told.append(
+            ("parts of δ", f"{rule.split.filter:.4g} for the filter, {rule.split.steps:.4g} for the steps' own")
+        )
+    if rule.notion is not None and rule.mixture is None and stated.epsilon is not None:
         told.append(("budget", f"{_budget(rule)} for everyone, fixed beforehand"))
     if run.settings.scope == "global":
         return told

@@ -81,19 +81,18 @@ def _what(settings: Settings, rule: Rule) -> str:
     return "audit" if settings.odometer is None else "odometer"
 
 
-def _theorem(settings: Settings, rule: Rule) -> str:
+def _theorem(settings: Settings, rule: Rule) -> str | tuple[str, ...]:
     if rule.notion is None:
         return "none: an audit enforces nothing" if settings.odometer is None else _ODOMETERS[rule.kind]
     cited = _CLIP_THEOREM if settings.mode == "clip" else filter_theorem(rule.kind, settings.scope)
-    return cited if rule.split is None else f"{cited}; {_SPLIT_THEOREM}"
+    return cited if rule.split is None else (cited, _SPLIT_THEOREM)
 
 
 def _fixed(rule: Rule) -> str:
     line = "the budget was fixed before the run, and not chosen after looking at this log"
     if rule.split is None:
         return line
-    parts = f"{rule.split.filter:.4g} for the filter and {rule.split.steps:.4g} for the steps' own δ"
-    return f"{line}, and with it the parts of δ: {parts}"
+    return f"{line}, and with it the parts of δ for the filter and for the steps' own"
 
 
 def _steps(settings: Settings, rule: Rule) -> list[str]:
