@@ -6,6 +6,7 @@ The fast readers only notice that something is wrong; `locate` then reads the fi
 from __future__ import annotations
 
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcalc import numbers
 from dpcalc.errors import InputError
 from dpcalc.filters.logs.source import Source
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, RENYI_ORDER, Range
 
 BATCH_ROWS = 1 << 20
+# Written out, and of a length that fits into 64 bits.
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
@@ -149,8 +153,10 @@ def stacked(columns: list[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 
 def integer_ids(ids: Any) -> NDArray[np.int64]:
-    """Names that are integers; raises TextIds for any other, so that all are read as strings."""
+    """Names that are integers, written as such; raises TextIds for any other, so that all are read as strings."""
     try:
+        if not isinstance(ids, np.ndarray) and any(isinstance(name, str) and str(int(name)) != name for name in ids):
+            raise TextIds  # 01 is not 1
         given = np.asarray(ids) if isinstance(ids, np.ndarray) else np.array(list(map(int, ids)), dtype=np.int64)
     except (TypeError, ValueError, OverflowError):
         raise TextIds from None
@@ -159,20 +165,20 @@ def integer_ids(ids: Any) -> NDArray[np.int64]:
     return given.astype(np.int64)
 
 
-def is_number(text: object) -> bool:
-    """Whether a raw field is a number, or the text of one."""
-    try:
-        float(text)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False
-    return not isinstance(text, bool)
+def is_number(field: object) -> bool:
+    """Whether a raw field is a number, or the text of one: the same texts as in options, without fractions."""
+    if isinstance(field, str):
+        return numbers.is_number(field) and "/" not in field
+    return isinstance(field, (int, float)) and not isinstance(field, bool)
 
 
 def _whole(text: object) -> int | None:
     """A step number; None for anything that is not one, or that does not fit into 64 bits."""
+    if isinstance(text, bool) or (isinstance(text, str) and not _WHOLE.fullmatch(text)):
+        return None
     try:
         whole = int(text)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):
         return None
-    exact = not isinstance(text, bool) and not (isinstance(text, float) and text != whole)
+    exact = not (isinstance(text, float) and text != whole)
     return whole if exact and abs(whole) < 2**63 else None
