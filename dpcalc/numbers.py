@@ -61,7 +61,8 @@ def parse_number(text: str, allowed: Range = Range()) -> float:  # noqa: B008 - 
             raise ValueError
         value = float(numerator) / float(denominator) if slash else float(numerator)
     except (ValueError, ZeroDivisionError, OverflowError):
-        raise ValueError(f"expected a number such as 0.5, 1e-5 or 256/60000, got {_shown(text)}") from None
+        place = "" if allowed == Range() else f" in {allowed}"
+        raise ValueError(f"expected a number{place} such as 0.5, 1e-5 or 256/60000, got {_shown(text)}") from None
     if value not in allowed:
         raise ValueError(f"expected a number in {allowed}, got {_shown(text, quoted=False)}")
     return value

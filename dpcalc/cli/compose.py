@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,7 +121,7 @@ def compose(
         command="compose",
         guarantee=composition.guarantee,
         details=details,
-        sections=(_table(composition),) if len(composition.costs) > 1 else (),
+        sections=(*_files(documents, composition), *((_table(composition),) if len(composition.costs) > 1 else ())),
         curve=tuple(composition.curve(sorted(set(points), reverse=True))),
         records=_records(composition),
         budget=budget,
@@ -170,6 +171,23 @@ def _table(composition: Composition) -> Section:
     pure = composition.guarantee.delta == 0
     note = "share: of the sum" if pure else "share: of the total Rényi divergence at the order that decides"
     return Section(title="What each mechanism costs", columns=columns, rows=tuple(rows), note=note)
+
+
+def _files(documents: list[Document], composition: Composition) -> tuple[Section, ...]:
+    """What each of several files costs on its own."""
+    from dpcalc.spec.composition import compose_entries
+
+    listed = [document for document in documents if document.entries]
+    if len(listed) < 2 or composition.guarantee.delta is None:
+        return ()
+    question = replace(composition.question, delta=composition.guarantee.delta, epsilon=None)
+    adjacency = composition.guarantee.adjacency
+    entries = [document.read(adjacency) for document in listed]
+    rows = tuple(
+        (document.name, len(part), compose_entries(part, question).epsilon)
+        for document, part in zip(listed, entries, strict=True)
+    )
+    return (Section(title="What each file costs", columns=("file", "entries", "its own ε"), rows=rows),)
 
 
 def _kind(cost: Cost) -> str:

@@ -9,8 +9,9 @@ from dpcalc.guarantee import Risk
 
 FALSE_POSITIVE_RATES = (1e-3, 1e-2, 1e-1)
 
-# Standard normal quantiles of 1 − x at these rates. They choose where to look, and no bound depends on them.
-_QUANTILES = (3.0902, 2.3263, 1.2816)
+# Standard normal quantiles of 1 − x at these rates, and how far in the tail they are. They choose where to look, and
+# no bound depends on them.
+_QUANTILES = ((3.0902, 0.5), (2.3263, 0.3), (1.2816, 0.0))
 _ROUNDING = 1e-15
 
 # A bound of two terms is near its best where neither is this small beside the other; no nearer than _CLOSE is looked.
@@ -34,7 +35,11 @@ def risk_from_curve(
     `known` are points that cost nothing.
     """
     curve = dict(known or {})
-    for epsilon in (0.0, *(abs(near_mu * z - near_mu**2 / 2) for z in _QUANTILES)):
+    curve[0.0] = delta_at(0.0)
+    centre = 2.5 * curve[0.0]  # the μ of a small advantage; tails may be those of a larger one
+    for z, weight in _QUANTILES:
+        mu = weight * near_mu + (1 - weight) * min(centre, near_mu)
+        epsilon = abs(mu * z - mu**2 / 2)
         curve[epsilon] = min(delta_at(epsilon), curve.get(epsilon, 1.0))
     rates = {f"{rate:g}": _best_rate(delta_at, curve, rate) for rate in FALSE_POSITIVE_RATES}
     accuracy = bayes_accuracy(delta_at, prior, curve[0.0])

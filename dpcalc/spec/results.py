@@ -177,7 +177,7 @@ def _composed(claim: _Claim, document: Document, entries: list[Entry], accountan
 
 
 def _tolerance(claim: _Claim) -> float:
-    node = claim.details().get("tolerance")
+    node = claim.details().get("tolerance") if claim.command in _COMPOSED else None
     found = None if node is None else _number(node, Range(low=1e-6, high=1))
     return _DEFAULT_TOLERANCE if found is None else found
 
