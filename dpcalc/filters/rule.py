@@ -95,9 +95,10 @@ class Rule:
         if self.mixture is None:
             return within
         known = len(self.orders)
-        widened = totals * (1 + 2 * self.tolerance)
+        # Sums are rounded relative to the budget, and small ones may be far below it.
+        widened = (totals + self.tolerance * np.array(self.magnitudes)[:, None]) * (1 + self.tolerance)
         largest_loss = widened[known] if self.kind == "dp" else np.full(totals.shape[1], np.inf)
-        return within & self.mixture.allows_each(widened[:known], largest_loss)
+        return within & (self.mixture.allows_each(widened[:known], largest_loss) | np.all(totals == 0, axis=0))
 
     def costs(self, values: Floats) -> Floats:
         """What each value costs, one new row for each limit; values above the clip count as the clip.
