@@ -28,7 +28,7 @@ from dpcalc.errors import InputError
 UNIT = 256
 WIDEST = 8.0  # edges end here; what is beyond lies between this one and ∞
 # Edges are 6 % apart for small m and closer where ε rises steeply with m, 14 octaves down from the largest.
-_SPACING, _BEND, _BENT_TO, _SPAN = 0.06, 6.0, 4.0, 2.0**-14
+_SPACING, _BEND, _BENT_TO, _SPAN = 0.06, 8.0, 4.0, 2.0**-14
 _ROUNDED_BITS = 12  # of a float32: what is left tells norms apart to 0.05 %
 _SMALLEST_CODE = 1
 _TILE = 32_768
@@ -104,11 +104,13 @@ class Buckets:
         single = norms.astype(np.float32)
         if norms.dtype != np.float32:
             np.nextafter(single, np.float32(np.inf), out=single, where=single < norms)
+        positive = single > 0
         codes = single.view(np.int32)
         codes += np.int32(2**_ROUNDED_BITS - 1)
         codes >>= _ROUNDED_BITS
         codes -= np.int32(self._first - 1)
-        return np.clip(codes, 0, self._last - self._first + 1, out=codes)
+        np.clip(codes, 0, self._last - self._first + 1, out=codes)
+        return np.maximum(codes, positive, out=codes)  # only 0 is nothing
 
     @cached_property
     def ends(self) -> Floats:

@@ -30,8 +30,8 @@ _POINTS, _WEIGHTS = leggauss(6)
 class EdgeLosses:
     """Atoms at `losses`; `masses[e, k]` is at least the Q-mass of atom k of a pair that dominates a step at edge e.
 
-    `infinite` is the P-mass at a loss of ∞, `infinite_add` the Q-mass at −∞ (only without sampling). The atoms lie
-    within `slips` of those of the pair that is exactly dominating.
+    `infinite` is the P-mass at a loss of ∞. `infinite_add` is Q-mass of the lowest atom that may count as a loss of ∞ of Q
+    against P (and must, without sampling). The atoms lie within `slips` of those of an exactly dominating pair.
     """
 
     losses: Floats
@@ -46,7 +46,9 @@ def edge_losses(edges: Floats, rate: float, lost: float) -> EdgeLosses:
     finite = edges[np.isfinite(edges)]
     high = np.minimum(_upper_quantile(min(lost / rate, 0.4)), _FURTHEST) + finite
     low = -min(_upper_quantile(min(lost, 0.4)), _FURTHEST)
-    losses = _grid(finite, rate, float(_loss(finite * (high - finite / 2), rate).max()), float(finite.max()) * low)
+    widest = float(finite.max())
+    largest = float(_loss(finite * (high - finite / 2), rate).max())
+    losses = _grid(finite, rate, largest, widest * (low - widest / 2))
     with np.errstate(divide="ignore"):
         log_ratio = np.log1p(np.maximum(np.expm1(losses) / rate, -1.0))  # of the pair without sampling
     log_ratio[0] = -math.inf
@@ -66,10 +68,10 @@ def edge_losses(edges: Floats, rate: float, lost: float) -> EdgeLosses:
     _add_ends(masses, infinite, bounds[every, first], bounds[every, last], first, last, finite, rate)
     if edges.size > finite.size:
         masses[-1, 0] = 1.0
-    infinite_add = np.zeros(edges.size)
+    # Q against P: little mass at the largest loss there is counts as ∞, lest it dominates every moment.
+    infinite_add = np.where((masses[:, 0] <= lost) | (rate == 1), masses[:, 0], 0.0)
     if rate == 1:
-        infinite_add, masses[:, 0] = masses[:, 0].copy(), 0.0
-        losses[0] = losses[1]
+        masses[:, 0], losses[0] = 0.0, losses[1]
     return EdgeLosses(losses, masses, infinite, infinite_add, _slips(losses, log_ratio, rate, float(finite.max())))
 
 

@@ -27,9 +27,9 @@ from dpcalc.filters.buckets import NormCounts, distance
 from dpcalc.filters.edge_losses import edge_losses
 from dpcalc.filters.transforms import ROUND, Transforms, phases
 
-_ABSCISSAS = np.geomspace(0.02, 1e6, 60)
+_ABSCISSAS = np.geomspace(0.02, 1e8, 72)
 _LOST, _NOISE, _ALIAS = 2e-3, 5e-3, 2e-3  # shares of δ at ∞, of ε for the drop of noise, of δ for aliases
-_LARGEST_NODES = 8000
+_LARGEST_NODES = 32_768
 _ENTRIES = 300_000
 _PEOPLE = 1024
 _ATTEMPTS = 8
@@ -219,7 +219,7 @@ def _improve(
     search.limit[who[poor]] = 0.75 * c
     search.steep[who] = np.clip(found.slope, 0, 3e3 / np.maximum(got, 1e-9))
     search.guess[who] = np.where(useless, 0.7 * search.guess[who], got)
-    return who[(got > 1e-3 * chernoff[who]) & (got > floor[who]) & (poor | rough)]
+    return who[(got > 1e-5 * chernoff[who]) & (got > floor[who]) & (poor | rough)]
 
 
 def _abscissa(sums: Floats, guess: Floats, left: Floats, limit: Floats) -> tuple[Indices, Floats, Floats]:

@@ -22,6 +22,7 @@ _RANGE = 100.0  # of exponents that are summed on one scale
 _LARGEST = 3000.0  # exponents beyond which a moment counts as infinite
 _HOPELESS = 1e6
 _BLOCK = 16
+_COLUMNS = 1024
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,9 @@ class Transforms:
         self._losses, self._slips, self._places = pairs.losses, pairs.slips, places
         self._masses, self._remove = pairs.masses, remove
         self.infinite = pairs.infinite if remove else pairs.infinite_add
+        if not remove:
+            self._masses = self._masses.copy()
+            self._masses[self.infinite > 0, 0] = 0.0
         used = self._masses > 0
         ends = used.shape[1] - 1 - np.argmax(used[:, ::-1], axis=1), np.argmax(used, axis=1)
         self._extremes = self._losses[ends[0]] if remove else -self._losses[ends[1]]
@@ -101,21 +105,24 @@ class Transforms:
         masses = self._masses[used]
         for piece in _pieces(powers):
             top = float(powers[piece].max())
-            turn = np.exp(powers[piece] - top)[:, None] * phases(sign * step * self._losses[piece], nodes)
+            tilted = np.exp(powers[piece] - top)
             with np.errstate(over="ignore"):
                 scale = np.exp(np.minimum(top - logs, 700.0))[:, None]
-            moment.real += scale * (masses[:, piece] @ np.ascontiguousarray(turn.real))
-            moment.imag += scale * (masses[:, piece] @ np.ascontiguousarray(turn.imag))
+            for first in range(0, nodes, _COLUMNS):
+                some = slice(first, min(first + _COLUMNS, nodes))
+                turn = phases(sign * step * self._losses[piece], some.stop - first, first) * tilted[:, None]
+                moment.real[:, some] += scale * (masses[:, piece] @ np.ascontiguousarray(turn.real))
+                moment.imag[:, some] += scale * (masses[:, piece] @ np.ascontiguousarray(turn.imag))
         y = step * np.arange(nodes)
         wrong = ROUND * (2 * self._losses.size + 64 + np.abs(logs)[:, None] + 4 * (1 + c + y) * mean[:, None])
         wrong = (wrong + (1 + c + y) * slip[:, None]) / np.maximum(np.abs(moment), 1e-300)
         return _chained(_fresh(self._places[used]), moment, logs, wrong)
 
 
-def phases(angles: Floats, nodes: int) -> Complexes:
-    """e^{i·angle·j} for j < nodes (a multiple of 16), by products of two short tables."""
+def phases(angles: Floats, nodes: int, first: int = 0) -> Complexes:
+    """e^{i·angle·j} for first ≤ j < first + nodes (a multiple of 16), by products of two short tables."""
     short = np.exp(1j * np.outer(angles, np.arange(_BLOCK)))
-    long = np.exp(1j * np.outer(angles, _BLOCK * np.arange(nodes // _BLOCK)))
+    long = np.exp(1j * np.outer(angles, first + _BLOCK * np.arange(nodes // _BLOCK)))
     return (long[:, :, None] * short[:, None, :]).reshape(angles.size, nodes)
 
 
