@@ -62,9 +62,7 @@ def random_record(rng: np.random.Generator, *, wide: bool = False) -> Record:
     if wide:
         delta = between(1e-60, 1e-12) if rng.random() < 0.3 else between(1e-12, 0.9)
         return Record(between(1e-7, 1), between(0.2, 20), delta, shape(round(between(1, 1e6)), rng))
-    return Record(
-        between(1e-4, 0.2), between(0.5, 10), between(1e-12, 1e-3), shape(round(between(10, 1e5)), rng)
-    )
+    return Record(between(1e-4, 0.2), between(0.5, 10), between(1e-12, 1e-3), shape(round(between(10, 1e5)), rng))
 
 
 def counts_of(record: Record) -> NormCounts:
@@ -113,13 +111,21 @@ def main() -> None:
         if found < low:
             below += 1
         if found < low or ratio > 1.03:
-            print(f"{number}: {record} [{low:.6g}, {high:.6g}] here {found:.6g} ({ratio:.4f}){' BELOW' * (found < low)}")
+            print(
+                f"{number}: {record} [{low:.6g}, {high:.6g}] here {found:.6g} ({ratio:.4f}){' BELOW' * (found < low)}"
+            )
         ratios.append((ratio, record.delta))
     found = np.array([ratio for ratio, _ in ratios])
     usual = np.array([ratio for ratio, delta in ratios if delta >= 1e-12])
     print(f"{records} records, seed {seed}{', wide' * wide}: {below} below the certified lower bound")
-    print(f"  over the certified upper bound: median {np.median(found):.4f}, 95 % {np.quantile(found, 0.95):.4f}, ", end="")
-    print(f"99 % {np.quantile(found, 0.99):.4f}, largest {found.max():.4f}; above 1.03 {int((found > 1.03).sum())}, ", end="")
+    print(
+        f"  over the certified upper bound: median {np.median(found):.4f}, 95 % {np.quantile(found, 0.95):.4f}, ",
+        end="",
+    )
+    print(
+        f"99 % {np.quantile(found, 0.99):.4f}, largest {found.max():.4f}; above 1.03 {int((found > 1.03).sum())}, ",
+        end="",
+    )
     print(f"with δ ≥ 1e-12 {int((usual > 1.03).sum())} of {usual.size}")
     print(f"  {1e3 * ours / records:.0f} ms each here, {1e3 * theirs / records:.0f} ms by compose (processor time)")
 

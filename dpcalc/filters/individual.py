@@ -57,7 +57,9 @@ def sampled_epsilons(counts: NormCounts, delta: float) -> Floats:
     taken = counts.taken()
     known = np.unique(taken[found > 0])
     # One composition for each number of steps, or for some of them: more steps only cost more.
-    levels = known if known.size <= _LEVELS else known[-1 - np.unique(np.geomspace(1, known.size, _LEVELS).astype(int) - 1)]
+    levels = (
+        known if known.size <= _LEVELS else known[-1 - np.unique(np.geomspace(1, known.size, _LEVELS).astype(int) - 1)]
+    )
     levels = np.sort(levels)
     noise = counts.buckets.sigma / (clip * (1 + counts.buckets.tolerance)) * (1 - 2.0**-50)
     step: Mechanism = Gaussian(noise_multiplier=noise, adjacency="add-remove")

@@ -206,9 +206,7 @@ class _Found:
         return iter((self.epsilon, self.slope, self.share))
 
 
-def _improve(
-    search: _Search, chernoff: Floats, floor: Floats, group: _Group, found: _Found, attempt: int
-) -> Indices:
+def _improve(search: _Search, chernoff: Floats, floor: Floats, group: _Group, found: _Found, attempt: int) -> Indices:
     """Take over what a group found; returns who should be tried again, on another contour."""
     who, c, got = group.records, group.abscissa, found.epsilon
     search.best[who] = np.minimum(search.best[who], got)

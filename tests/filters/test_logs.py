@@ -28,7 +28,9 @@ def csv_text(rows: list[tuple[int, object, float]]) -> str:
 
 def outcome(run: Run) -> tuple[list[int], dict[str, float]]:
     names = range(run.individuals) if run.names is None else run.names
-    return run.steps.active.tolist(), {str(name): float(spent) for name, spent in zip(names, run.filter.spent, strict=True)}
+    return run.steps.active.tolist(), {
+        str(name): float(spent) for name, spent in zip(names, run.filter.spent, strict=True)
+    }
 
 
 @pytest.fixture
