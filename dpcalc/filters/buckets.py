@@ -32,7 +32,7 @@ _SPACING, _BEND, _BENT_TO, _SPAN = 0.06, 8.0, 4.0, 2.0**-14
 _ROUNDED_BITS = 12  # of a float32: what is left tells norms apart to 0.05 %
 _SMALLEST_CODE = 1
 _TILE = 32_768
-_STRIP = 4096
+_STRIP = 512
 _NARROW, _WIDE = (np.uint32, 20), (np.uint64, 32)  # how a bucket is packed: type, and where the number of steps begins
 LARGEST_STEPS = 2**24 - 1
 _ABOVE = 1 + 2.0**-50
@@ -165,7 +165,9 @@ class NormCounts:
     def grow(self, individuals: int) -> None:
         """Make room for records that appear for the first time."""
         more = individuals - self.individuals
-        if more > 0:
+        if more == individuals:
+            self.packed = np.zeros((more, self.buckets.width), self.packed.dtype)
+        elif more > 0:
             self.packed = np.concatenate([self.packed, np.zeros((more, self.buckets.width), self.packed.dtype)])
 
     def add(self, norms: NDArray[np.floating], who: Indices | slice = slice(None)) -> None:

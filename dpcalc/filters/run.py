@@ -309,8 +309,8 @@ def _without(block: NDArray[np.floating], refused: list[Refused]) -> NDArray[np.
         return block
     block = block.copy()
     for found in refused:
-        rows = np.arange(found.first, found.first + len(found.out))
-        block[np.ix_(rows, found.records)] *= ~found.out
+        rows, columns = np.nonzero(found.out)
+        block[found.first + rows, found.records[columns]] = 0.0
     return block
 
 
