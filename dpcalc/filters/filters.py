@@ -22,7 +22,9 @@ Who = Indices | slice
 
 EVERYBODY = slice(None)
 # Entries folded together stay in the processor's cache.
-_COLUMNS, _ENTRIES = 2048, 65_536
+_COLUMNS, _ENTRIES = 2048, 32_768
+_KEPT = 2_000_000
+_MANY = 200  # records for which one pass over them is cheaper than several over all steps
 
 
 class Refused(NamedTuple):
@@ -138,6 +140,7 @@ class IndividualFilter:
         Records whose sum stays within the limit over a whole tile need no decisions. Sums are exact in any order, so
         results depend neither on tiles nor on blocks.
         """
+        np.empty(_KEPT)  # freed at once, so that the allocator keeps the memory of tiles instead of returning it
         wide = max(1, min(block.shape[1], _COLUMNS))
         tall = max(1, _ENTRIES // wide)
         for left in range(0, block.shape[1], wide):
@@ -160,17 +163,21 @@ class IndividualFilter:
             state.totals[:], state.compensation[:] = totals, compensation
             state.steps_active[:] += len(tile)
             return None
+        if np.count_nonzero(near) > near.size // 2:
+            near[:] = True  # all of them: cheaper than to pick them out
         np.copyto(state.totals, totals, where=~near)
         np.copyto(state.compensation, compensation, where=~near)
         state.steps_active += np.where(near, 0, len(tile))
         records = np.flatnonzero(near)
+        chosen: Who = EVERYBODY if near.all() else records
         worker = IndividualFilter(self.rule, mode=self.mode)
-        worker.state = state.take(records)
+        worker.state = state.take(chosen)
         if self.mode == "clip":
-            out = np.array([~worker.charge(row)[0] for row in values[:, records]])
+            out = np.array([~worker.charge(row)[0] for row in values[:, chosen]])
         else:
-            out = worker._refused(whole[:, :, records], rest[:, :, records])
-        state.put(records, worker.state)
+            judge = worker._refused_by_step if records.size > _MANY else worker._refused
+            out = judge(whole[:, :, chosen], rest[:, :, chosen])
+        state.put(chosen, worker.state)
         return records + columns.start, out
 
     def _refused(self, whole: Floats, rest: Floats) -> Bools:
@@ -198,6 +205,20 @@ class IndividualFilter:
             out[:, who] |= left & ~fits
             some = fits.any(axis=0)
             who, fits, whole, rest = who[some], fits[:, some], whole[:, :, some], rest[:, :, some]
+        state.lost |= out.any(axis=0)
+        return out
+
+    def _refused_by_step(self, whole: Floats, rest: Floats) -> Bools:
+        """The same, step by step."""
+        state = self.state
+        out = np.empty(whole.shape[1:], dtype=bool)
+        for step in range(whole.shape[1]):
+            sums, rests = state.totals + whole[:, step], state.compensation + rest[:, step]
+            fits = self.rule.admits(sums + rests)
+            np.copyto(state.totals, sums, where=fits)
+            np.copyto(state.compensation, rests, where=fits)
+            np.logical_not(fits, out=out[step])
+        state.steps_active += len(out) - out.sum(axis=0)
         state.lost |= out.any(axis=0)
         return out
 

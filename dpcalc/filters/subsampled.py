@@ -63,7 +63,8 @@ class SubsampledRenyi:
             start, slope, bits = _table(order, self.sampling_rate, low, high + 1)
             cell = squares.view(np.int64) >> (_MANTISSA - bits)
             cell -= ((low + _BIAS) << bits) - 1  # cell 0 is what is below the lowest octave
-            np.clip(cell, 0, start.size - 1, out=cell)
+            np.minimum(cell, start.size - 1, out=cell)
+            np.maximum(cell, 0, out=cell)
             np.multiply(slope.take(cell), squares, out=result[row])
             result[row] += start.take(cell)
             if largest >= 2.0 ** (_HIGHEST + 1):
