@@ -40,7 +40,7 @@ def _shared(norms: list[float], total: int, rng: np.random.Generator) -> Steps:
 
 
 SHAPES: dict[str, Callable[[int, np.random.Generator], Steps]] = {
-    "at the clip": lambda total, rng: {1.0: total},
+    "at the clip": lambda total, _: {1.0: total},
     "one norm": lambda total, rng: {float(rng.uniform(0.01, 1)): total},
     "a tiny norm": lambda total, rng: {float(10 ** rng.uniform(-4, -1)): total},
     "one large": lambda total, rng: {float(rng.uniform(0.5, 1)): 1, float(rng.uniform(0.01, 0.2)): max(1, total - 1)},

@@ -1,8 +1,8 @@
 """A record's norms under Poisson sampling, kept as integer counts in buckets: whatever they come to is never less.
 
-One step is P = (1−q)N(0,1) + qN(m,1) against Q = N(0,1) with m = norm/σ. H_m(t) = sup(P − tQ) is q times a Black–Scholes
-call of volatility m and strike (t−1+q)/q (1−t for t ≤ 1−q). Its second derivative in m over its first is d₁d₂/m ≥ −m/4,
-so for every t it is convex in s(m) = 2Φ(m/2) − 1. Between neighbouring edges a ≤ m ≤ b, with s(m) = (1−w)s(a) + w·s(b),
+One step is P = (1−q)N(0,1) + qN(m,1) against Q = N(0,1) with m = norm/σ. H_m(t) = sup(P − tQ) is q times a
+Black–Scholes call of volatility m and strike (t−1+q)/q (1−t for t ≤ 1−q). Its second derivative in m over its first is
+d₁d₂/m ≥ −m/4, so for every t it is convex in s(m) = 2Φ(m/2) − 1. Between neighbouring edges a ≤ m ≤ b, with s(m) = (1−w)s(a) + w·s(b),
 
     H_m ≤ (1−w)H_a + w·H_b:
 
@@ -33,7 +33,7 @@ _ROUNDED_BITS = 12  # of a float32: what is left tells norms apart to 0.05 %
 _SMALLEST_CODE = 1
 _TILE = 32_768
 _STRIP = 512
-_TOGETHER = 64  # steps that wait to be counted together
+_TOGETHER = 32  # steps that wait to be counted together
 _NARROW, _WIDE = (np.uint32, 20), (np.uint64, 32)  # how a bucket is packed: type, and where the number of steps begins
 LARGEST_STEPS = 2**24 - 1
 _ABOVE = 1 + 2.0**-50
@@ -152,7 +152,8 @@ class NormCounts:
             raise InputError(f"expected a sampling rate in (0, 1], got {sampling_rate}")
         self.buckets, self.sampling_rate = buckets, sampling_rate
         self.individuals = individuals
-        self._type, self._shift = _NARROW
+        self._type: Any = _NARROW[0]
+        self._shift = _NARROW[1]
         self._packed: NDArray[Any] = np.zeros((0, buckets.width), dtype=self._type)
         self._waiting: list[NDArray[np.int32]] = []
         self.steps = 0  # at least the number of steps of anybody
@@ -177,7 +178,7 @@ class NormCounts:
             self.individuals = individuals
 
     def add(self, norms: NDArray[np.floating], who: Indices | slice = slice(None)) -> None:
-        """Count the norms of a step, or of a block of steps (rows), of these records; 0 for one that did not take part."""
+        """Count the norms of a step, or of several (rows), of these records; 0 for one that did not take part."""
         block = np.atleast_2d(norms)
         self._take_steps(len(block))
         if not block.size:

@@ -45,7 +45,9 @@ def individual_epsilons(counts: NormCounts, delta: float) -> Floats:
     steps = max(1, counts.steps)
     total = counts.sampling_rate * distance(counts.buckets.edges)
     # δ(0) is at most the sum of the distances.
-    apart = np.concatenate([counts.on_edges(some)[0] @ total for some in _parts(np.arange(counts.individuals))] or [[]])
+    apart = np.empty(counts.individuals)
+    for some in _parts(np.arange(counts.individuals)):
+        apart[some] = counts.on_edges(some)[0] @ total
     todo = np.flatnonzero(~(apart * (1 + 1e-12) <= delta))
     if not todo.size:
         return epsilons
@@ -117,7 +119,7 @@ class _Direction:
             again = []
             for group in self._groups(todo, search):
                 found = self._solve(group, search)
-                again.append(_improve(search, chernoff, floor, group, found, attempt))
+                again.append(_improve(search, (chernoff, floor), group, found, attempt))
             todo = np.concatenate(again)
         np.maximum(floor, search.best, out=floor)
 
@@ -206,9 +208,10 @@ class _Found:
         return iter((self.epsilon, self.slope, self.share))
 
 
-def _improve(search: _Search, chernoff: Floats, floor: Floats, group: _Group, found: _Found, attempt: int) -> Indices:
+def _improve(search: _Search, limits: tuple[Floats, Floats], group: _Group, found: _Found, attempt: int) -> Indices:
     """Take over what a group found; returns who should be tried again, on another contour."""
     who, c, got = group.records, group.abscissa, found.epsilon
+    chernoff, floor = limits
     search.best[who] = np.minimum(search.best[who], got)
     useless = got > 0.999 * chernoff[who]
     # Error terms too large (a smaller abscissa), more noise than δ's slope allows, or ε much smaller than thought.
@@ -221,7 +224,7 @@ def _improve(search: _Search, chernoff: Floats, floor: Floats, group: _Group, fo
 
 
 def _abscissa(sums: Floats, guess: Floats, left: Floats, limit: Floats) -> tuple[Indices, Floats, Floats]:
-    """The abscissa that needs fewest nodes, the period that keeps aliases on both sides small, and log(M(c)e^{−cε}/δ)."""
+    """The abscissa that needs fewest nodes, the period that keeps aliases small, and log(M(c)e^{−cε}/δ)."""
     grid = _ABSCISSAS
     small, period = np.log(_ALIAS * left)[:, None], np.full(sums.shape, np.inf)
     near = 0.85 * guess[:, None]
@@ -248,7 +251,7 @@ class _Kernel:
 
     @classmethod
     def of(cls, c: float, step: float, nodes: int, noise: float) -> _Kernel:
-        points = c + 1j * step * np.arange(nodes)
+        points: Complexes = np.asarray(c + 1j * step * np.arange(nodes), dtype=np.complex128)
         exponent = noise**2 * points * (points + 1) / 2 - np.log(points * (points + 1)) + math.log(step / math.pi)
         exponent[0] -= math.log(2)
         end = step * (nodes - 1)

@@ -309,8 +309,12 @@ def _without(block: NDArray[np.floating], refused: list[Refused]) -> NDArray[np.
         return block
     block = block.copy()
     for found in refused:
-        rows, columns = np.nonzero(found.out)
-        block[found.first + rows, found.records[columns]] = 0.0
+        rows = slice(found.first, found.first + len(found.out))
+        first, last = int(found.records[0]), int(found.records[-1])
+        if last - first < found.records.size:
+            np.copyto(block[rows, first : last + 1], 0.0, where=found.out)
+        else:
+            block[rows, found.records] *= ~found.out
     return block
 
 

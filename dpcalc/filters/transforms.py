@@ -9,6 +9,7 @@ principal logarithms of M_b/M_a are added up from edge to edge, anew after an ed
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,14 +124,14 @@ def phases(angles: Floats, nodes: int, first: int = 0) -> Complexes:
     """e^{i·angle·j} for first ≤ j < first + nodes (a multiple of 16), by products of two short tables."""
     short = np.exp(1j * np.outer(angles, np.arange(_BLOCK)))
     long = np.exp(1j * np.outer(angles, first + _BLOCK * np.arange(nodes // _BLOCK)))
-    return (long[:, :, None] * short[:, None, :]).reshape(angles.size, nodes)
+    return np.asarray((long[:, :, None] * short[:, None, :]).reshape(angles.size, nodes))
 
 
 def _pieces(powers: Floats) -> list[slice]:
     """Runs of atoms whose exponents lie within one range."""
     cuts = np.flatnonzero(np.diff(np.floor(powers / _RANGE))) + 1
     ends = [0, *cuts.tolist(), powers.size]
-    return [slice(low, high) for low, high in zip(ends[:-1], ends[1:], strict=True)]
+    return [slice(low, high) for low, high in pairwise(ends)]
 
 
 def _fresh(places: Indices) -> Indices:
@@ -158,7 +159,7 @@ def _chained(fresh: Indices, moment: Complexes, logs: Floats, wrong: Floats) -> 
 
 
 def _curvature(y: NDArray[np.complex128]) -> Floats:
-    """A bound on |log(1+wy) − w·log(1+y)| / (w(1−w)): |y|² times the mean of |1+vy|⁻² over v, or half its largest value."""
+    """A bound on |log(1+wy) − w·log(1+y)| / (w(1−w)): |y|² times the mean of |1+vy|⁻², or half its largest value."""
     square = np.abs(y) ** 2
     size, slant = np.abs(y), np.abs(y.imag)
     nearest = np.abs(1 + np.clip(-y.real / np.maximum(square, 1e-300), 0, 1) * y)
@@ -171,4 +172,4 @@ def _curvature(y: NDArray[np.complex128]) -> Floats:
         1.00001 / np.maximum(1 + y.real, 1e-9),
     )
     whole = np.where(y.real > -0.5, 1.000001 * square * mean, np.inf)
-    return np.minimum(largest, whole)
+    return np.asarray(np.minimum(largest, whole))

@@ -20,7 +20,7 @@ from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.sampled import PoissonSampled
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from individual import Record, certified, counts_of, random_record  # noqa: E402
+from individual import Record, certified, counts_of, random_record
 
 
 def counts_from(norms: np.ndarray, sigma: float, rate: float, clip: float | None = 1.0) -> NormCounts:
@@ -77,7 +77,7 @@ def test_without_sampling_it_is_the_gaussian_closed_form(mu: float, steps: int, 
 
 
 def test_one_sampled_step_is_above_its_closed_form() -> None:
-    """δ(ε) = qδ_μ(ε') with ε' = log(1 + (e^ε − 1)/q): amplification by sampling of one Gaussian step, remove direction."""
+    """δ(ε) = qδ_μ(ε') with ε' = log(1 + (e^ε − 1)/q): amplification of one Gaussian step by sampling."""
     for rate, mu, delta in [(0.01, 1.0, 1e-5), (0.3, 0.4, 1e-4), (1e-4, 3.0, 1e-6)]:
         found = individual_epsilons(counts_from(np.ones((1, 1)), 1 / mu, rate), delta)[0]
         exact = math.log1p(rate * math.expm1(gdp_epsilon(mu, delta / rate)))
@@ -173,7 +173,7 @@ def test_nonsense_is_refused() -> None:
         with pytest.raises(InputError, match="sampling rate"):
             NormCounts(Buckets(sigma=1.0), rate)
     for sigma, clip in [(0.0, 1.0), (math.nan, 1.0), (1.0, math.nan), (1.0, 0.0), (math.inf, 1.0)]:
-        with pytest.raises(InputError, match="sigma|clip"):
+        with pytest.raises(InputError, match=r"sigma|clip"):
             Buckets(sigma=sigma, clip=clip)
     with pytest.raises(InputError, match="norms"):
         counts.repeat(np.array([math.nan]), 1)
