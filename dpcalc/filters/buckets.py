@@ -2,7 +2,8 @@
 
 One step is P = (1−q)N(0,1) + qN(m,1) against Q = N(0,1) with m = norm/σ. H_m(t) = sup(P − tQ) is q times a
 Black–Scholes call of volatility m and strike (t−1+q)/q (1−t for t ≤ 1−q). Its second derivative in m over its first is
-d₁d₂/m ≥ −m/4, so for every t it is convex in s(m) = 2Φ(m/2) − 1. Between neighbouring edges a ≤ m ≤ b, with s(m) = (1−w)s(a) + w·s(b),
+d₁d₂/m ≥ −m/4, so for every t it is convex in s(m) = 2Φ(m/2) − 1. Between neighbouring edges a ≤ m ≤ b, with
+s(m) = (1−w)s(a) + w·s(b),
 
     H_m ≤ (1−w)H_a + w·H_b:
 

@@ -2,8 +2,9 @@
 
 In every cell of the grid Q-mass and P-mass are kept and moved onto its two ends ("connect the dots": Doroshenko et al.
 2022). H becomes its chords, so the pair dominates the step in both directions, and its moments are finite sums: there
-is no quadrature whose error would have to be guessed. What lies beyond the last cell goes onto its end and onto a loss of
-∞; the lowest loss, log(1−q), is an atom of its own. Masses are rounded up: a larger measure has a larger δ at every ε.
+is no quadrature whose error would have to be guessed. What lies beyond the last cell goes onto its end and onto a loss
+of ∞; the lowest loss, log(1−q), is an atom of its own. Masses are rounded up: a larger measure has a larger δ at every
+ε.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """RDP of Poisson-subsampled Gaussian steps for millions of norms at once: chords of a convex function, never below it.
 
 With u = (norm/σ)² and Z = e^{√u·N − u/2}, F(u) = E(1 − q + qZ)^α = e^{(α−1)ρ(u)} is convex in u for every order α > 1
-and every rate q. Proof: Z is a geometric Brownian motion at time u, so F″ = ¼E[Z²h″(Z)] with h(Z) = Z²·∂²(1−q+qZ)^α/∂Z².
+and every rate q. Proof: Z is a geometric Brownian motion at time u, so F″ = ¼E[Z²h″(Z)], h(Z) = Z²·∂²(1−q+qZ)^α/∂Z².
 Up to a positive factor h = Z²A^{α−2}, A = 1 − q + x, x = qZ. For α ≥ 2 it is a product of rising convex functions. For
 α < 2, with β = 2 − α, h″ has the sign of 2r² − 4βr + β(β+1) with r = A/x ≥ 1 (as q ≤ 1), which rises in r from
 (1−β)(2−β) ≥ 0. ∎
