@@ -49,7 +49,7 @@ class IndividualFilter:
             raise InputError("--mode clip needs norms of Gaussian steps without sampling; use --mode drop")
         self.rule, self.mode = rule, mode
         self.state = Totals.empty(len(rule.limits), individuals)
-        self._parts = Parts(rule.limits, rule.scale**2 if rule.squares else 1.0)
+        self._parts = Parts(rule.magnitudes)
 
     @property
     def individuals(self) -> int:

@@ -40,9 +40,15 @@ class FittedMu:
 
 
 def epsilons(run: Run, delta: float) -> Floats:
-    """Every record's ε at δ, its values taken as given: exact for Gaussian steps, otherwise an upper bound."""
+    """Every record's ε at δ, had all steps been fixed beforehand; for steps that were chosen it is after the fact.
+
+    Let step one be Gaussian with μ = 1, and step two with μ = 2 unless the first lost more than its own ε(1): then the
+    record is left alone. Everybody who is told ε(1) has lost more, and the true δ is 1.9 times the stated one.
+    """
     if run.norm_counts is not None:
         return sampled_epsilons(run.norm_counts, delta)
+    if run.settings.rule.orders:
+        return run.settings.rule.epsilons(run.filter.totals, delta)
     return _from_curve(
         run.filter.spent, _curve(run.settings.rule, delta), power=1.0 if run.settings.rule.squares else 0.5
     )
@@ -72,15 +78,8 @@ def sampled_epsilons(counts: NormCounts, delta: float) -> Floats:
 
 def _curve(rule: Rule, delta: float) -> Callable[[Floats], Floats]:
     """ε as a function of what was spent."""
-    if rule.kind == "dp":
-        return lambda spent: np.array(
-            [conversions.zcdp_epsilon(s * s / 2, delta) if s else 0.0 for s in spent.tolist()]
-        )
     if rule.squares:
         return lambda spent: np.asarray(conversions.gdp_epsilon(spent, delta))
-    if rule.orders:
-        order = rule.orders[0]
-        return lambda rho: conversions.rdp_epsilons(np.full_like(rho, order), rho, delta)
     return lambda rho: np.array([conversions.zcdp_epsilon(r, delta) if r else 0.0 for r in rho.tolist()])
 
 
@@ -118,11 +117,3 @@ def _mu_above(epsilon: Floats, delta: float) -> Floats:
     table = np.asarray(conversions.gdp_epsilon(nodes, delta))
     above = nodes[np.minimum(np.searchsorted(table, epsilon, side="left"), nodes.size - 1)]
     return np.where(epsilon > 0, above, 0.0)
-
-
-def histogram(values: Floats, bins: int = 12) -> list[tuple[float, float, int]]:
-    """Counts of records in equal ranges of a value: (from, to, records)."""
-    if not values.size:
-        return []
-    counts, edges = np.histogram(values, bins=bins if np.ptp(values) > 0 else 1)
-    return [(float(a), float(b), int(n)) for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)]

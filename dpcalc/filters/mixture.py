@@ -136,11 +136,9 @@ class Mixture:
         sure = np.any(left > 1e-9 * (1 + self._steep * (self.epsilon + spent)), axis=0)
         allowed: Bools = sure.copy()
         # Where the order that has most left has its minimum, the condition fails for most of those that fail.
-        where = np.log1p(1 / self._steep[np.argmax(left, axis=0), 0])
+        where = np.minimum(np.log1p(1 / self._steep[np.argmax(left, axis=0), 0]), largest_loss - self.epsilon)
         unsure = np.flatnonzero(~sure)
-        ends = largest_loss[unsure] - self.epsilon <= where[unsure]
-        fails = ~ends & (self._excess(where[unsure], spent[:, unsure]).value < 0)
-        rest = unsure[~fails]
+        rest = unsure[self._excess(where[unsure], spent[:, unsure]).value >= 0]
         if rest.size:
             allowed[rest] = self._least_excess(spent[:, rest], largest_loss[rest]) >= 0
         return allowed

@@ -46,7 +46,7 @@ class Odometer:
             return
         records = np.arange(self.restarts.size)[who][~fits]
         self._stretch.forget(records)
-        again, _ = self._stretch.charge(values[~fits], records)
+        again, _ = self._stretch.charge(values[..., ~fits], records)
         if not again.all():
             worst = float(self._rule.spent(self._rule.costs(values[~fits])).max())
             raise InputError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -18,8 +19,8 @@ FilterKind = Literal["gdp", "rdp", "dp"]
 Scope = Literal["individual", "global"]
 Quantity = Literal["norm", "mu", "rho", "epsilon"]
 
-# A sum may pass its limit by this much, relatively, and still count as equal: compensated sums of double-precision
-# squares err by less than a hundredth of it. The reported budget is widened by twice as much.
+# A sum may pass its limit by this much, relatively, and still count as equal: sums (`totals`) err by less than an
+# eighth of it. The reported budget is widened by twice as much.
 ROUNDING = 2.5e-13
 # In place of an infinite cost: e^{−(α−1)·1e200} is 0, and sums of such numbers stay finite.
 UNKNOWN = 1e200
@@ -66,6 +67,7 @@ class Rule:
     subsampled: SubsampledRenyi | None = None
     mixture: Mixture | None = None
     split: DeltaSplit | None = None
+    tracked: tuple[float, ...] | None = None
 
     @property
     def squares(self) -> bool:
@@ -82,7 +84,7 @@ class Rule:
         """Whether every step is known at all orders at once, in proportion to α: Gaussian or zCDP."""
         return self.squares or (self.quantity == "rho" and not self.orders)
 
-    @property
+    @cached_property
     def accepted(self) -> Floats:
         """The largest sums that count as within the limits."""
         return np.array(self.limits) * (1 + self.tolerance)
@@ -140,9 +142,18 @@ class Rule:
         best: Floats = conversions.rdp_epsilons(orders, totals[:known], delta).min(axis=0)
         return np.minimum(best, totals[known]) if self.kind == "dp" else best
 
+    @property
+    def magnitudes(self) -> tuple[float, ...]:
+        """What sums are measured by when they are rounded: the budget, or where there is none a likely one."""
+        if self.tracked is not None:
+            return self.tracked
+        likely = self.mixture.epsilon if self.mixture is not None else self.scale**2 if self.squares else 1.0
+        return tuple(limit if limit < math.inf else likely for limit in self.limits)
+
     def without_limits(self) -> Rule:
-        """The same costs and no budget: for odometers and for runs that are over, which only track."""
-        return replace(self, limits=(math.inf,) * len(self.limits), notion=None, mixture=None)
+        """The same costs and no budget, for runs that are over and only tracked."""
+        limits = (math.inf,) * len(self.limits)
+        return replace(self, limits=limits, notion=None, mixture=None, tracked=self.magnitudes)
 
     def with_split(self, split: DeltaSplit) -> Rule:
         """The same rule for steps that keep it up to a δ_t of their own, whose sum may be `split.steps`."""

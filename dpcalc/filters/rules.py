@@ -17,11 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from dpcalc import conversions
 from dpcalc.errors import InputError
-from dpcalc.filters.mixture import ORDERS, DeltaSplit, Mixture, best_order, renyi_room, split_delta
+from dpcalc.filters.mixture import ORDERS, DeltaSplit, Mixture, best_order, split_delta
 from dpcalc.filters.rule import ROUNDING, FilterKind, Quantity, Rule
 from dpcalc.filters.subsampled import SubsampledRenyi, gaussian_rdp
 from dpcalc.notions import ApproximateDP, GaussianDP, RenyiDP, ZeroConcentratedDP
@@ -48,13 +46,12 @@ def gdp_rule(
     _exactly_one(mu=mu, epsilon=epsilon, norm_budget=norm_budget)
     if epsilon is not None:
         enforced = conversions.gdp_mu(*_target(epsilon, delta))
-        limit = (enforced * scale) ** 2 / (1 + 2 * tolerance)
+        limit = _in_range(enforced * scale * enforced * scale / (1 + 2 * tolerance))
     else:
-        limit = (mu * scale) ** 2 if mu is not None else _norm_limit(norm_budget, quantity)
+        limit = _in_range(mu * scale * mu * scale if mu is not None else _norm_limit(norm_budget, quantity))
         enforced = math.sqrt(limit * (1 + 2 * tolerance)) / scale
     notion = GaussianDP(parameter=enforced)
-    common = _common("gdp", quantity, scale, clip, tolerance)
-    return Rule(limits=(_in_range(limit),), notion=notion, **common)
+    return Rule(limits=(limit,), notion=notion, **_common("gdp", quantity, scale, clip, tolerance))
 
 
 def rdp_rule(
@@ -76,7 +73,8 @@ def rdp_rule(
 
     Gaussian steps cost αμ²/2 at every order at once, so there the filter enforces zCDP (Remark 4.4). Under Poisson
     sampling each step costs its subsampled RDP (Theorem 4.5), which needs every record's norm at every step. There, and
-    for a log of ρ at `several_orders`, a budget (ε,δ) is kept by the mixture of orders unless one order is given.
+    for a log of ρ at `several_orders`, a budget (ε,δ) is kept at one order if it is given, or if a clip tells which one
+    allows most steps at the clip; otherwise by the mixture of orders.
     """
     scale = _scale(quantity, ("norm", "mu", "rho"), sigma, "rdp")
     if len(rhos) not in (0, len(orders)):
@@ -88,9 +86,9 @@ def rdp_rule(
             quantity, scale, mu=mu, epsilon=epsilon, delta=delta, norm_budget=norm_budget, orders=orders, rhos=rhos
         )
         limit = rho if quantity == "rho" else norm_budget or 2 * rho * scale * scale
-        limit = limit if stated else limit / (1 + 2 * tolerance)
+        limit = _in_range(limit if stated else limit / (1 + 2 * tolerance))
         notion = ZeroConcentratedDP(parameter=rho * (1 + 2 * tolerance) if stated else rho)
-        return Rule(limits=(_in_range(limit),), notion=notion, **common)
+        return Rule(limits=(limit,), notion=notion, **common)
     if quantity == "rho" and len(orders) > 1 and not several_orders:
         raise InputError("a log of ρ without a column order is at one order: give one --order")
     if rhos:
@@ -98,13 +96,12 @@ def rdp_rule(
     if epsilon is None:
         raise InputError("under sampling or for a log of ρ the budget is --order with --rho, or --epsilon with --delta")
     target = _target(epsilon, delta)
+    if not orders and sampling_rate is not None and clip is not None:
+        orders = [_planned_order(*target, sampling_rate, scale / clip)]
     if len(orders) == 1:
         limit = _largest_rho(orders[0], *target) / (1 + 2 * tolerance)
         return _order_rule([(orders[0], limit)], sampling_rate, common)
-    if orders:
-        mixture = Mixture(*target, tuple(orders), (1 / len(orders),) * len(orders))
-    else:
-        mixture = Mixture.default(*target, _planned_order(*target, sampling_rate, clip and scale / clip))
+    mixture = _equal_weights(*target, orders) if orders else Mixture.default(*target)
     return _mixture_rule(mixture, sampling_rate, common)
 
 
@@ -123,8 +120,7 @@ def dp_rule(
     """
     common = _common("dp", quantity, _scale(quantity, ("epsilon",), None, "dp"), None, tolerance)
     orders = tuple(orders) or (best_order(epsilon, delta, lambda alpha: alpha),)
-    mixture = Mixture(epsilon, delta, orders, (1 / len(orders),) * len(orders))
-    rule = _mixture_rule(mixture, None, common)
+    rule = _mixture_rule(_equal_weights(epsilon, delta, orders), None, common)
     return replace(rule, limits=(*rule.limits, math.inf))
 
 
@@ -205,17 +201,13 @@ def _subsampled(orders: Sequence[float], sampling_rate: float | None) -> Subsamp
     return None if sampling_rate is None else SubsampledRenyi(orders=tuple(orders), sampling_rate=sampling_rate)
 
 
-def _planned_order(
-    epsilon: float, delta: float, sampling_rate: float | None, noise_multiplier: float | None
-) -> float | None:
-    """The order that allows most steps of a record at the clip, by the RDP that is charged; None if none is planned."""
-    if sampling_rate is None or noise_multiplier is None:
-        return None
-    own = best_order(epsilon, delta, lambda alpha: gaussian_rdp(alpha, noise_multiplier, sampling_rate))
-    candidates = np.array([own, *ORDERS])
-    charged = SubsampledRenyi(orders=tuple(candidates.tolist()), sampling_rate=sampling_rate)
-    steps = renyi_room(candidates, epsilon, delta) / charged.rdp(np.array([noise_multiplier**-2.0]))[:, 0]
-    return float(candidates[int(np.argmax(steps))])
+def _equal_weights(epsilon: float, delta: float, orders: Sequence[float]) -> Mixture:
+    return Mixture(epsilon, delta, tuple(orders), (1 / len(orders),) * len(orders))
+
+
+def _planned_order(epsilon: float, delta: float, sampling_rate: float, noise_multiplier: float) -> float:
+    """The order that allows most steps of a record at the clip, by the RDP whose chords are charged."""
+    return best_order(epsilon, delta, lambda alpha: gaussian_rdp(alpha, noise_multiplier, sampling_rate))
 
 
 def _largest_rho(order: float, epsilon: float, delta: float) -> float:
@@ -240,6 +232,7 @@ def _scale(quantity: Quantity, allowed: Sequence[str], sigma: float | None, kind
         raise InputError("norms need the noise: give --sigma, or --noise-multiplier with --clip")
     if not (math.isfinite(sigma) and sigma > 0):
         raise InputError(f"expected sigma in (0, inf), got {sigma}")
+    _in_range(sigma)
     return sigma
 
 
@@ -249,12 +242,13 @@ def _norm_limit(norm_budget: float | None, quantity: Quantity) -> float:
     return norm_budget
 
 
-def _in_range(limit: float) -> float:
-    if not 1e-290 < limit < 1e290:
+def _in_range(value: float) -> float:
+    """The noise or the budget, if its square and its quotients can be computed with."""
+    if not 1e-140 < value < 1e140:
         raise InputError(
-            f"the budget in squared norms, {limit:g}, is beyond what can be computed with: choose other units"
+            f"{value:g} in the noise or the budget is beyond what can be computed: choose other units"
         )
-    return limit
+    return value
 
 
 def _target(epsilon: float | None, delta: float | None) -> tuple[float, float]:

@@ -32,6 +32,14 @@ class Settings:
     odometer: float | None = None
     groups: dict[str, str] | None = None
     resumable: bool = False
+    # Whether the log states the noise of each step; norms are then clipped before they are divided by it.
+    rows_state_noise: bool = False
+    clip_before_noise: float | None = None
+    # A run that is over: nobody is left out in hindsight, and the sums are held against this budget, if there is one.
+    finished: bool = False
+    budget: Rule | None = None
+    # The δ and the r of a bound that holds at all times; both are fixed beforehand.
+    anytime: tuple[float, float] | None = None
 
     @property
     def sampling_rate(self) -> float | None:
@@ -231,8 +239,13 @@ class Run:
 
     def _count_clipped(self, values: NDArray[np.floating]) -> None:
         clip = self.settings.rule.clip
-        if clip is not None and float(values.max(initial=0.0)) > clip:
-            self.clipped_values += int((values > clip * (1 + self.settings.rule.tolerance)).sum())
+        norms = values if self.settings.rule.width == 1 else values[0]
+        if clip is not None and float(norms.max(initial=0.0)) > clip:
+            self.clipped_values += int((norms > clip * (1 + self.settings.rule.tolerance)).sum())
+
+    def count_clipped(self, steps: Indices) -> None:
+        """Take note of norms that were above the clip, by their steps; those of a state were counted before."""
+        self.clipped_values += sum(not self._consumed(step) for step in steps.tolist())
 
     def _check_duplicates(self, step: int, codes: Indices, everybody: bool) -> None:
         again = (self._last_step if everybody else self._last_step[codes]) == step

@@ -16,12 +16,13 @@ from dpcalc.errors import InputError
 from dpcalc.filters.run import Run, Settings, Steps
 from dpcalc.filters.totals import Totals
 
-_VERSION = 3
+_VERSION = 4
 
 
 def settings_key(settings: Settings) -> dict[str, Any]:
-    """What must be the same for a state to be continued."""
+    """What must be the same for a state to be continued: everything that the sums and the budget depend on."""
     rule = settings.rule
+    mixture, split, budget = rule.mixture, rule.split, settings.budget
     return {
         "version": _VERSION,
         "filter": rule.kind,
@@ -31,6 +32,13 @@ def settings_key(settings: Settings) -> dict[str, Any]:
         "clip": rule.clip,
         "tolerance": rule.tolerance,
         "orders": list(rule.orders),
+        "mixture": None if mixture is None else [mixture.epsilon, mixture.delta, *mixture.weights],
+        "delta_split": None if split is None else list(split),
+        "clip_before_noise": settings.clip_before_noise,
+        "rows_state_noise": settings.rows_state_noise,
+        "finished": settings.finished,
+        "anytime": None if settings.anytime is None else list(settings.anytime),
+        "budget": None if budget is None else repr(budget),
         "sample_rate": settings.sampling_rate,
         "mode": settings.mode,
         "scope": settings.scope,

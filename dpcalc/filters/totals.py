@@ -85,9 +85,8 @@ class Totals:
 class Parts:
     """Splits costs into their two parts, one row for each limit."""
 
-    def __init__(self, limits: Sequence[float], unit: float) -> None:
-        """`unit` stands for a budget where there is none."""
-        sizes = [limit if 0 < limit < math.inf else unit for limit in limits]
+    def __init__(self, sizes: Sequence[float]) -> None:
+        """`sizes` are the budgets of the rows, or about what is spent there."""
         exponents = np.array([math.frexp(size)[1] for size in sizes])
         # Adding and taking away 1.5·2⁵² units rounds to a whole number of them.
         self._coarse = np.ldexp(1.5, np.clip(exponents + _COARSE + 52, -1000, 1000))

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
 from dpcalc.accounting.compose import Accountant, compose
 from dpcalc.conversions import rdp_epsilons
-from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee, weakest_status
+from dpcalc.errors import InputError
+from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.report import rounded_up
 from dpcalc.spec.entries import Entry
 from dpcalc.spec.specification import Document, common_adjacency
 
 Part = tuple[Mechanism, int]
+
+_PURE = "pure ε adds up (Dwork, McSherry, Nissim, Smith 2006)"
 
 # So many different entries are accounted for one by one as tightly as their sum; more of them by RDP, which is quick.
 _TIGHT_ENTRIES = 12
@@ -33,9 +37,45 @@ class Question:
 
     def ask(self, parts: Sequence[Part]) -> Guarantee:
         """The guarantee of mechanisms composed."""
-        return compose(
-            parts, delta=self.delta, epsilon=self.epsilon, accountant=self.accountant, tolerance=self.tolerance
-        )
+        return _composed(tuple(parts), self)
+
+
+@lru_cache(maxsize=64)
+def _composed(parts: tuple[Part, ...], question: Question) -> Guarantee:
+    """Kept, since a result that is read back is composed to check it, and then again."""
+    if question.delta == 0:
+        return _pure(parts, question)
+    return compose(
+        parts,
+        delta=question.delta,
+        epsilon=question.epsilon,
+        accountant=question.accountant,
+        tolerance=question.tolerance,
+    )
+
+
+def _pure(parts: tuple[Part, ...], question: Question) -> Guarantee:
+    """ε without any δ: the largest losses add up, and are reached together where each of them is reached."""
+    if question.accountant == "clt":
+        raise InputError("the central limit theorem says nothing without a δ", where="accountant")
+    largest = [mechanism.pure_epsilon() for mechanism, _ in parts]
+    losses = [count * loss for loss, (_, count) in zip(largest, parts, strict=True) if loss is not None]
+    finite = len(losses) == len(parts)
+    epsilon = math.fsum(losses) if finite else math.inf
+    others = compose(parts, epsilon=epsilon if finite else 0.0, tolerance=question.tolerance)
+    attained = all(mechanism.attained_pairs() == mechanism.pairs() for mechanism, _ in parts)
+    return replace(
+        others,
+        asks="epsilon",
+        epsilon=epsilon,
+        delta=0.0,
+        epsilon_lower=epsilon * (1 - 1e-12) if attained and finite else None,
+        epsilon_estimate=epsilon if attained and finite else None,
+        delta_lower=None,
+        accountant="pure",
+        theorem=_PURE,
+        certificate=None,
+    )
 
 
 @dataclass(frozen=True)
@@ -53,12 +93,16 @@ class Composition:
 
     guarantee: Guarantee
     costs: tuple[Cost, ...]
+    question: Question
     if_poisson: Guarantee | None = None
 
-    @property
-    def limiting(self) -> Cost:
-        """The entry that costs most."""
-        return max(self.costs, key=lambda cost: (cost.share or 0.0, cost.epsilon or 0.0))
+    def curve(self, deltas: Sequence[float]) -> Iterator[tuple[float, float]]:
+        """(ε, δ) at each δ, each as sound as the guarantee itself."""
+        parts = [(cost.entry.mechanism, cost.entry.count) for cost in self.costs]
+        for delta in deltas:
+            found = replace(self.question, delta=delta, epsilon=None).ask(parts).epsilon
+            if found is not None:
+                yield found, delta
 
 
 def read_entries(documents: Sequence[Document], asked: Adjacency | None) -> list[Entry]:
@@ -70,11 +114,15 @@ def read_entries(documents: Sequence[Document], asked: Adjacency | None) -> list
 def compose_entries(entries: Sequence[Entry], question: Question) -> Guarantee:
     """The guarantee of entries composed, as trustworthy as the least of them, and composable again."""
     guarantee = question.ask([(entry.mechanism, entry.count) for entry in entries])
-    return replace(
-        guarantee,
-        status=weakest_status([guarantee.status, *(entry.status for entry in entries)]),
-        mechanisms=tuple(entry.spec() for entry in entries),
-    )
+    guarantee = guarantee.as_weak_as(*(entry.status for entry in entries))
+    return replace(guarantee, mechanisms=tuple(entry.spec() for entry in entries))
+
+
+def with_carried(guarantee: Guarantee, documents: Sequence[Document]) -> Guarantee:
+    """The guarantee with what the documents' readers had to make sure of and to be aware of."""
+    assumptions = dict.fromkeys((*guarantee.assumptions, *(line for d in documents for line in d.assumptions)))
+    guarantee = replace(guarantee, assumptions=tuple(assumptions))
+    return guarantee.with_warnings(*(line for document in documents for line in document.warnings))
 
 
 def compose_documents(
@@ -83,13 +131,12 @@ def compose_documents(
     """The composition of all that the documents list."""
     entries = read_entries(documents, adjacency)
     guarantee = compose_entries(entries, question)
-    carried = dict.fromkeys((*guarantee.assumptions, *(line for d in documents for line in d.assumptions)))
-    guarantee = replace(guarantee, assumptions=tuple(carried))
+    guarantee = with_carried(guarantee, documents)
     if_poisson = None
     if any(entry.poisson for entry in entries):
         if_poisson = question.ask([entry.poisson or (entry.mechanism, entry.count) for entry in entries])
         guarantee = guarantee.with_warnings(_difference(guarantee, if_poisson, question))
-    return Composition(guarantee, _costs(entries, guarantee, question), if_poisson)
+    return Composition(guarantee, _costs(entries, guarantee, question), question, if_poisson)
 
 
 def _difference(guarantee: Guarantee, if_poisson: Guarantee, question: Question) -> str:
@@ -107,7 +154,7 @@ def _costs(entries: Sequence[Entry], guarantee: Guarantee, question: Question) -
     if len(entries) == 1:
         return (Cost(entries[0], guarantee.epsilon, 1.0),)
     if delta is None or not 0 < delta < 1:
-        return tuple(Cost(entry, None, None) for entry in entries)
+        return _pure_costs(entries, guarantee)
     # RDP at the order that decides the total, where the shares are read off, and above it, where one entry's ε is.
     deciding = _deciding_order(guarantee, delta)
     orders = deciding * np.array([1.0, 2.0, 6.0])
@@ -121,6 +168,14 @@ def _costs(entries: Sequence[Entry], guarantee: Guarantee, question: Question) -
     epsilons = [own[entry.mechanism, entry.count] for entry in entries]
     shares = _shares([float(curves[entry.mechanism, entry.count][0]) for entry in entries], epsilons)
     return tuple(Cost(*cost) for cost in zip(entries, epsilons, shares, strict=True))
+
+
+def _pure_costs(entries: Sequence[Entry], guarantee: Guarantee) -> tuple[Cost, ...]:
+    """Each entry's own pure ε and its part of the sum; nothing where there is no such sum."""
+    if guarantee.delta != 0 or guarantee.epsilon is None or not 0 < guarantee.epsilon < math.inf:
+        return tuple(Cost(entry, None, None) for entry in entries)
+    own = [entry.count * (entry.mechanism.pure_epsilon() or 0.0) for entry in entries]
+    return tuple(Cost(entry, loss, loss / guarantee.epsilon) for entry, loss in zip(entries, own, strict=True))
 
 
 def _deciding_order(guarantee: Guarantee, delta: float) -> float:
