@@ -245,9 +245,7 @@ def _norm_limit(norm_budget: float | None, quantity: Quantity) -> float:
 def _in_range(value: float) -> float:
     """The noise or the budget, if its square and its quotients can be computed with."""
     if not 1e-140 < value < 1e140:
-        raise InputError(
-            f"{value:g} in the noise or the budget is beyond what can be computed: choose other units"
-        )
+        raise InputError(f"{value:g} in the noise or the budget is beyond what can be computed: choose other units")
     return value
 
 
