@@ -11,8 +11,8 @@ import numpy as np
 
 from dpcalc import conversions
 from dpcalc.errors import InputError
+from dpcalc.filters.rule import theorem_of
 from dpcalc.filters.subsampled import gaussian_rdp
-from dpcalc.filters.summary import theorem_of
 from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.notions import GaussianDP, Notion, RenyiDP, ZeroConcentratedDP
