@@ -55,28 +55,26 @@ def epsilon_so_far(plan: Plan, final: float) -> Callable[[int], float]:
 
 
 def account(plan: Plan, *, classes: int = 10, steps: int | None = None) -> Account:
-    """What all runs of this plan guarantee together, certified: the filter's budget, or the best proved bound.
+    """What all runs of this plan guarantee together, certified: the filter's budget, or the composition.
 
-    Bounds that are not proved for this run are listed, and decide nothing.
+    Last-iterate bounds are not certified for a run in floating point: they are listed, and decide nothing.
     """
     if plan.settings.filter != "none":
         return Account(guarantee=_filter_guarantee(plan))
     composed = _composed([(m, count * plan.runs) for m, count in plan.releases(steps=steps)], plan)
     row = {"name": "composition", "theorem": composed.theorem, "mu": composed.mu, "epsilon": composed.epsilon}
     rows = [{**row, "adjacency": composed.adjacency, "guarantee": composed.status}]
-    from dpcalc.training.last_iterate import CLIPPED, last_iterate_bounds
+    from dpcalc.training.last_iterate import last_iterate_bounds
 
     found = last_iterate_bounds(plan, classes=classes, steps=steps)
-    best = composed.with_warnings(*found.reasons)
+    certified = composed.with_warnings(*found.reasons)
     for each in found.guarantees:
         rows.append(each.row)
-        if each.guarantee.adjacency != best.adjacency or (each.guarantee.epsilon or 0.0) >= (best.epsilon or 0.0):
-            continue
-        if each.guarantee.status == "certified":
-            best = replace(each.guarantee, assumptions=(*each.guarantee.assumptions, *ASSUMPTIONS))
-        elif CLIPPED not in best.warnings:
-            best = best.with_warnings(CLIPPED)
-    return Account(guarantee=best, bounds=tuple(rows))
+        if each.guarantee.adjacency == composed.adjacency and (each.guarantee.epsilon or 0.0) < (
+            composed.epsilon or 0.0
+        ):
+            certified = certified.with_warnings(each.reason)
+    return Account(guarantee=certified, bounds=tuple(rows))
 
 
 def account_search(plans: Sequence[Plan]) -> Account:
