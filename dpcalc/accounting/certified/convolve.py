@@ -1,0 +1,96 @@
+"""Convolutions of non-negative rows: term by term where they are short, by blocks of zero-padded FFTs where they are long.
+
+Sums of products err relative to each entry (L10). A transform errs relative to its whole block: that is added to the
+upper weights and to the lower law's Q-masses and taken off its P-masses, after which they bound removing alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpcalc.accounting.certified.law import P_LOWER, Component
+from dpcalc.arrays import Floats
+from dpcalc.rounding import TRANSFORM, UNIT
+
+SHORT = 320
+"""Up to so many points in the shorter component, sums are used."""
+
+_BLOCK = 512
+_MOST_BLOCKS = 8
+_STEEPEST_TILT = 300.0  # of a whole block, so that no factor leaves the range of doubles
+_STEEPEST = 6.0  # log X over a block: beyond, its larger end would drown the smaller one in errors
+
+
+def convolved(
+    a: Component, b: Component, step: float, *, short: int = SHORT, tilts: Sequence[float] = (0.0,)
+) -> tuple[Component, bool]:
+    """All rows of one component with those of another on a grid of this step, and whether that took no transform.
+
+    Each tilt makes a bound of every entry of its own, and the best of them is taken.
+    """
+    direct = min(a.size, b.size) <= short or step * _BLOCK > _STEEPEST
+    if direct:
+        return Component(a.start + b.start, _by_sums(a.rows, b.rows)), True
+    rows = by_transform(a.rows, b.rows, step, tilts[0])
+    for tilt in tilts[1:]:
+        other = by_transform(a.rows, b.rows, step, tilt)
+        best = np.minimum(rows, other)
+        best[..., P_LOWER, :] = np.maximum(rows[..., P_LOWER, :], other[..., P_LOWER, :])
+        rows = best
+    return Component(a.start + b.start, rows), False
+
+
+def _by_sums(a: Floats, b: Floats) -> Floats:
+    if a.ndim == 2:
+        return np.array([np.convolve(x, y) for x, y in zip(a, b, strict=True)])
+    if a.shape[-1] > b.shape[-1]:
+        a, b = b, a
+    n = b.shape[-1]
+    out = np.zeros((*a.shape[:-1], a.shape[-1] + n - 1))
+    for i in range(a.shape[-1]):
+        out[..., i : i + n] += a[..., i : i + 1] * b
+    return out
+
+
+def by_transform(a: Floats, b: Floats, step: float, tilt: float = 0.0) -> Floats:
+    """Convolved rows with the transforms' errors on the safe side; blocks keep them small where the rows are.
+
+    Within its blocks x_j is first multiplied by e^{tilt·step·j}. An FFT product of x and y errs by at most
+    (3 · TRANSFORM · log₂N + 3)·u·‖x‖₂‖y‖₁ in any entry, since ‖fft x · fft y‖₂ ≤ √N·‖x‖₂·‖y‖₁.
+    """
+    size = a.shape[-1] + b.shape[-1] - 1
+    block = max(_BLOCK, 1 << (-(-max(a.shape[-1], b.shape[-1]) // _MOST_BLOCKS) - 1).bit_length())
+    while block > _BLOCK and block * step * (1 + abs(tilt)) > _STEEPEST:
+        block //= 2
+    slope = math.copysign(min(abs(tilt) * step, _STEEPEST_TILT / block), tilt)
+    x, y = _blocks(a, block, slope), _blocks(b, block, slope)
+    fx, fy = np.fft.rfft(x, 2 * block), np.fft.rfft(y, 2 * block)
+    unit = (3 * TRANSFORM * math.log2(2 * block) + 3 + x.shape[-2]) * UNIT
+    norms, sums = unit * np.sqrt(np.square(x).sum(axis=-1)), y.sum(axis=-1)
+    many = x.shape[-2] + y.shape[-2] - 1
+    transforms = np.zeros((*a.shape[:-1], many, block + 1), dtype=np.complex128)
+    errors = np.zeros((*a.shape[:-1], many))
+    for i in range(x.shape[-2]):
+        transforms[..., i : i + y.shape[-2], :] += fx[..., i : i + 1, :] * fy
+        errors[..., i : i + y.shape[-2]] += norms[..., i : i + 1] * sums
+    pieces = np.fft.irfft(transforms, 2 * block)
+    errors[..., P_LOWER, :] *= -1
+    pieces += 1.001 * errors[..., None]
+    if slope:
+        pieces *= np.exp(-slope * np.arange(2 * block))
+    out = np.zeros((*a.shape[:-1], many + 1, block))
+    out[..., :-1, :] = pieces[..., :block]
+    out[..., 1:, :] += pieces[..., block:]
+    flat = out.reshape(*a.shape[:-1], (many + 1) * block)[..., :size]
+    return np.maximum(flat, 0.0)
+
+
+def _blocks(rows: Floats, block: int, slope: float) -> Floats:
+    count = -(-rows.shape[-1] // block)
+    padded = np.zeros((*rows.shape[:-1], count * block))
+    padded[..., : rows.shape[-1]] = rows
+    blocks = padded.reshape(*rows.shape[:-1], count, block)
+    return blocks * np.exp(slope * np.arange(block)) if slope else blocks

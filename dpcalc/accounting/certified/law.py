@@ -1,0 +1,96 @@
+"""The law of X = dP/dQ under Q on nested grids: a certified value that the stages hand on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcalc.accounting.certified.ledger import Ledger
+from dpcalc.arrays import Floats
+from dpcalc.rounding import LARGEST_EXPONENT, SMALLEST_NORMAL
+
+RATIO = 4
+"""How many steps of a grid make one of the next coarser."""
+
+UPPER, P_LOWER, Q_LOWER = 0, 1, 2
+"""The rows of a component."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """Weights on the points start, start + 1, … of one grid: an array (…, row, point)."""
+
+    start: int
+    rows: Floats
+
+    @property
+    def size(self) -> int:
+        return int(self.rows.shape[-1])
+
+    def plus(self, other: Component | None) -> Component:
+        """Two components on one grid, added."""
+        if other is None:
+            return self
+        start = min(self.start, other.start)
+        end = max(self.start + self.size, other.start + other.size)
+        rows = np.zeros((*self.rows.shape[:-1], end - start))
+        rows[..., self.start - start : self.start - start + self.size] = self.rows
+        rows[..., other.start - start : other.start - start + other.size] += other.rows
+        return Component(start, rows)
+
+    def take(self, laws: slice | list[int]) -> Component:
+        """The same of some of the laws of a batch."""
+        return Component(self.start, self.rows[laws])
+
+
+@dataclass(frozen=True)
+class Law:
+    """A law above and a law below the true one, on the grids ℓ = step·4^k·i of ℓ = log X (component k).
+
+    Row UPPER holds weights w of a law that exceeds the true one in convex order (L1, L2), rows P_LOWER and Q_LOWER the
+    P- and Q-mass of a post-processing of the outputs (L3). They are stored as w√X, p/√X and q√X, so that neither tail
+    underflows early. The lower rows bound both directions while they are `two_sided`, removing alone after a transform.
+    A batch (rows of three dimensions) stands for the product of its laws, as do `ledger` and `count`.
+    """
+
+    step: float
+    components: Mapping[int, Component]
+    ledger: Ledger
+    count: int = 1
+    two_sided: bool = True
+
+    def step_of(self, k: int) -> float:
+        return self.step * float(RATIO) ** k
+
+    def losses(self, k: int) -> Floats:
+        """The points of a component."""
+        component = self.components[k]
+        return (component.start + np.arange(component.size)) * self.step_of(k)
+
+    @property
+    def batch(self) -> int:
+        """How many laws these are; 1 for a single one."""
+        rows = next(iter(self.components.values())).rows
+        return 1 if rows.ndim == 2 else int(rows.shape[0])
+
+    @property
+    def points(self) -> int:
+        return sum(component.size for component in self.components.values())
+
+    def reach(self) -> float:
+        """The largest |ℓ| of the grids."""
+        return max(
+            (
+                max(abs(part.start), abs(part.start + part.size)) * self.step_of(k)
+                for k, part in self.components.items()
+            ),
+            default=0.0,
+        )
+
+
+def underflow(terms: float, reach: float) -> float:
+    """Mass that `terms` sums of `terms` products below the normal range may have lost: e^{|ℓ|/2} turns √X into mass."""
+    return terms * terms * SMALLEST_NORMAL * math.exp(reach / 2) if reach / 2 < LARGEST_EXPONENT else math.inf

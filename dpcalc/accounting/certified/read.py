@@ -1,0 +1,136 @@
+"""*Read*: certified ε at δ and δ at ε of a law, each direction by itself (L1, L3, L11)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, UPPER, Law
+from dpcalc.arrays import Floats
+from dpcalc.rounding import LARGEST_EXPONENT, UNIT, accumulated
+
+Direction = Literal["remove", "add"]
+
+_FAINT = 1e-280  # masses below are counted at ∞ above and left out below
+_TRUSTED = 0.25  # relative + slack must be less, or nothing is known
+_TRIES = 80
+_SMALL = 1e-290
+
+
+@dataclass(frozen=True)
+class Curve:
+    """δ(ε) from one side: `rest` + Σ mass·(1 - e^{ε - loss})₊, without what underflow may have added (`lost`)."""
+
+    upper: bool
+    losses: Floats
+    masses: Floats
+    rest: float
+    lost: float
+
+    def delta(self, epsilon: float) -> float:
+        """δ at ε ≥ 0: an upper bound, or a lower one; NaN is neither and fails every comparison."""
+        terms = float(self.masses @ -np.expm1(np.minimum(epsilon - self.losses, 0.0)))
+        if self.upper:
+            return self.rest + terms * (1 + accumulated(len(self.masses) + 8))
+        taken = self.lost * math.exp(min(epsilon, LARGEST_EXPONENT)) if self.lost else 0.0
+        return max(terms * (1 - accumulated(len(self.masses) + 8)) - taken, 0.0)
+
+    def epsilon(self, delta: float) -> float:
+        """ε at δ: at least the true one as an upper bound (∞ if none is found), at most as a lower one (or 0)."""
+        holds = self._holds
+        if self.upper and holds(0.0, delta):
+            return 0.0
+        guess = self._guess(delta)
+        if guess is None:
+            return math.inf if self.upper else 0.0
+        stride = 4 * UNIT
+        for _ in range(_TRIES):
+            if holds(guess, delta):
+                return max(guess, 0.0)
+            guess += (stride if self.upper else -stride) * max(abs(guess), 1e-6)
+            stride *= 2
+            if guess <= 0 and not self.upper:
+                return 0.0
+        return math.inf if self.upper else 0.0
+
+    def _holds(self, epsilon: float, delta: float) -> bool:
+        """The inequality that certifies ε: δ(ε) ≤ δ above, δ(ε) > δ below; false where it is NaN."""
+        return self.delta(epsilon) <= delta if self.upper else self.delta(epsilon) > delta
+
+    def _guess(self, delta: float) -> float | None:
+        """Where the bound meets δ, by a sum from the largest loss down."""
+        order = np.argsort(-self.losses)
+        losses, masses = self.losses[order], self.masses[order]
+        with np.errstate(over="ignore", invalid="ignore"):
+            p = np.cumsum(masses)
+            q = np.cumsum(masses * np.exp(-losses))
+            at_losses = p - np.exp(losses) * q
+        target, found = delta - self.rest, None
+        for _ in range(3 if self.lost and not self.upper else 1):
+            beyond = np.flatnonzero(at_losses > target)
+            k = int(beyond[0]) if beyond.size else len(losses)
+            if not target > 0 or k == 0 or not p[k - 1] > target:
+                return found
+            found = math.log((float(p[k - 1]) - target) / float(q[k - 1]))
+            if not math.isfinite(found):
+                return None
+            target = delta + self.lost * math.exp(min(max(found, 0.0), LARGEST_EXPONENT))
+        return found
+
+    def slope(self, epsilon: float, delta: float) -> float:
+        """-d log δ / dε, a hint."""
+        above = self.losses > epsilon
+        return float((self.masses[above] * np.exp(epsilon - self.losses[above])).sum()) / max(delta, 1e-300)
+
+
+def curve(law: Law, direction: Direction, *, upper: bool) -> Curve:
+    """One side of δ(ε) in one direction."""
+    ledger = law.ledger
+    losses = np.concatenate([law.losses(k) for k in law.components]) if law.components else np.zeros(0)
+    rows = np.concatenate([part.rows for part in law.components.values()], axis=-1) if law.components else np.zeros((3, 0))
+    sign = 1.0 if direction == "remove" else -1.0
+    trusted = ledger.relative + ledger.slack < _TRUSTED and (upper or direction == "remove" or law.two_sided)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        root = np.exp(sign * losses / 2)  # from √X to mass, in this direction
+        if upper:
+            masses = rows[UPPER] * root * (1 + 2 * ledger.relative)
+            rest = (ledger.infinite if direction == "remove" else ledger.zero) if trusted else math.inf
+            keep = ~(masses < _FAINT)
+            rest = (rest + _FAINT * len(losses)) * (1 + 8 * UNIT)
+            points = sign * losses
+            points = points + ledger.shift + 4 * UNIT * (1 + np.abs(points))
+        else:
+            p, q = (rows[P_LOWER] * root, rows[Q_LOWER] / root)
+            if direction == "add":
+                p, q = rows[Q_LOWER] * root, rows[P_LOWER] / root
+            r = 2 * (ledger.relative + ledger.slack)
+            masses = p * (1 - r) if trusted else np.zeros_like(p)
+            keep, rest = masses > _FAINT, 0.0
+            points = np.log(masses / np.maximum(q * (1 + r), _SMALL))
+            points = points - 8 * UNIT * (1 + np.abs(points))
+    return Curve(upper, points[keep], masses[keep], rest, ledger.lost)
+
+
+def epsilon_bounds(laws: Sequence[tuple[Law, Direction]], delta: float) -> tuple[float, float]:
+    """Certified (lower, upper) ε at δ of the worst of some directions."""
+    lower = [curve(law, direction, upper=False).epsilon(delta) for law, direction in laws]
+    upper = [curve(law, direction, upper=True).epsilon(delta) for law, direction in laws]
+    return worst(lower), worst(upper)
+
+
+def delta_bounds(laws: Sequence[tuple[Law, Direction]], epsilon: float) -> tuple[float, float]:
+    """Certified (lower, upper) δ at ε of the worst of some directions."""
+    lower = [curve(law, direction, upper=False).delta(epsilon) for law, direction in laws]
+    upper = [curve(law, direction, upper=True).delta(epsilon) for law, direction in laws]
+    return worst(lower), min(worst(upper), 1.0)
+
+
+def worst(values: Sequence[float]) -> float:
+    """The largest; a maximum that swallows NaN would be a hole."""
+    if any(math.isnan(value) for value in values):
+        raise ArithmeticError("a bound that is not a number")
+    return max(values)

@@ -1,0 +1,184 @@
+"""What to spend where: how much added variance a composition can bear, and which points may move to coarser grids.
+
+Splitting onto a grid of step s adds at most s²/4 to the variance of log X, and added variance V raises ε by (λ+1)V/2,
+λ the order that decides at δ. So V = 2·tolerance·ε/(λ+1); a part of relative mass r in the *tilted* law (w·X^{λ+1} for
+removing, w·X^{-λ'} for adding, flat beyond ε where the function is straight) may move while r·s²·copies stays within its
+share.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcalc.accounting.certified.coarsen import coarsened, cut
+from dpcalc.accounting.certified.discretise import Spans
+from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Law
+from dpcalc.accounting.steering.pilot import Sketch, Way
+from dpcalc.arrays import Floats
+
+BASE_SHARE = 0.2  # of the variance, for putting single steps on a grid
+MOVE_SHARE = 0.5  # and for moving parts of products to coarser ones
+_BASE_MOVE = 0.02  # of the variances, for each end of each grid of a single step
+_WHOLE, _TAIL = 0.7, 0.02  # of what is available, for a whole grid and for each of its ends
+_COARSEST = 1.5  # the largest step times the order
+_WIDEST = 1024  # points of one grid on either side of the middle
+_SMALL_DELTA = 1e-9
+_FEW = 5  # so few points are not worth a move
+
+
+@dataclass(frozen=True)
+class Hints:
+    """For one composition: the step, the orders that decide, variances to spend, and mass that may be cut off."""
+
+    ways: tuple[Way, ...]
+    signs: tuple[int, ...]
+    variances: tuple[float, ...]
+    total: float
+    cut: float
+    step: float
+    tilts: tuple[float, ...]
+
+    def relevance(self, losses: Floats, way: int) -> Floats:
+        """log of how much a Q-mass at these losses matters, in one direction."""
+        order, epsilon = self.ways[way].order, self.ways[way].epsilon
+        if self.signs[way] < 0:
+            return order * np.minimum(-losses, epsilon)
+        return (order + 1) * np.minimum(losses, epsilon) - 3 * np.maximum(losses - epsilon - 1, 0.0)
+
+    def steepest(self) -> float:
+        return self.ways[0].order + 1
+
+    def costs(self, losses: Floats, log_q: Floats, steps: Floats, count: float) -> Floats:
+        """Per point, the share of the variances that moving it to the next coarser grid uses up, in all copies."""
+        cost = np.zeros(len(losses))
+        for way in range(len(self.ways)):
+            slope = self.ways[way].order + (1 if self.signs[way] > 0 else 0)
+            logs = log_q + self.relevance(losses, way)
+            top = float(logs.max(initial=-np.inf))
+            if top == -math.inf:
+                continue
+            scaled = np.exp(logs - top)
+            scaled *= np.exp(np.minimum(slope * RATIO * steps, 4.0)) / (scaled.sum() * self.variances[way])
+            cost += scaled
+        return cost * steps * steps * ((RATIO * RATIO - 1) / 6 * self.total / count)
+
+
+def make_hints(
+    sketch: Sketch, ways: tuple[Way, ...], signs: tuple[int, ...], delta: float, tolerance: float, spacing: float | None
+) -> Hints:
+    """Hints for an interval of about this relative width in ε."""
+    worst = max(way.epsilon for way in ways)
+    variances = tuple(2 * tolerance * max(w.epsilon, 3 * (worst - w.epsilon)) / (w.order + 1) for w in ways)
+    step = math.sqrt(6 * BASE_SHARE * min(variances) / sketch.total)
+    if spacing is not None and spacing > step:
+        step = spacing / math.ceil(spacing / step)
+    return Hints(ways, signs, variances, sketch.total, 2e-3 * tolerance * delta, step, _tilts(ways, signs, delta))
+
+
+def _tilts(ways: tuple[Way, ...], signs: tuple[int, ...], delta: float) -> tuple[float, ...]:
+    """Under which tilts transforms are accurate where it matters: none for usual δ, one a direction for small ones."""
+    if delta > _SMALL_DELTA:
+        return (0.0,)
+    return tuple(way.order + 0.5 if sign > 0 else -way.order - 0.5 for way, sign in zip(ways, signs, strict=True))
+
+
+def spans_for(hints: Hints, ratios: Floats, logs: Floats, *, count: float = 1.0) -> Spans:
+    """Grids for a pair with Q-masses e^logs at log X = ratios: grid k where going to grid k + 1 would not be cheap."""
+    there = logs > -np.inf
+    ratios, logs = ratios[there], logs[there]
+    rare = math.log(hints.cut / hints.total)
+    heavy = np.flatnonzero((logs > rare) | (logs + ratios > rare))
+    low, high = (float(ratios[heavy].min()), float(ratios[heavy].max())) if heavy.size else (0.0, 0.0)
+    low, high = low - 0.12 * abs(low), high + 0.12 * abs(high)
+    out: list[tuple[int, int]] = []
+    while True:
+        k = len(out)
+        s = hints.step * float(RATIO) ** k
+        cost = hints.costs(ratios, logs, np.full(len(ratios), s), count)
+        total = np.cumsum(cost)
+        i = int(np.searchsorted(total, _BASE_MOVE))
+        j = int(np.searchsorted(np.cumsum(cost[::-1]), _BASE_MOVE))
+        middle = float(ratios[min(int(np.searchsorted(total, total[-1] / 2)), len(ratios) - 1)])
+        a = b = middle
+        if i + j < len(ratios):
+            a, b = float(ratios[max(i - 1, 0)]), float(ratios[min(len(ratios) - j, len(ratios) - 1)])
+        first = max(math.floor(a / s / RATIO), math.floor(middle / s / RATIO) - _WIDEST) * RATIO
+        last = min(math.ceil(b / s / RATIO), math.ceil(middle / s / RATIO) + _WIDEST) * RATIO
+        if out:
+            first = min(first, out[-1][0] // RATIO // RATIO * RATIO)
+            last = max(last, -(-out[-1][1] // RATIO // RATIO) * RATIO)
+        whole = hints.steepest() * RATIO * s > _COARSEST or (first <= low / s and last >= high / s)
+        if whole and high - low < 20 * _WIDEST * s:
+            return (*out, (min(first, math.floor(low / s)), max(last, math.ceil(high / s), first + 1)))
+        out.append((first, last))
+
+
+@dataclass
+class Spending:
+    """What moves have cost so far, as a share of the variances; it may grow with the number of steps composed."""
+
+    hints: Hints
+    spent: float = 0.0
+
+    def trimmed(self, law: Law) -> Law:
+        """Rare tails cut off, and parts of each grid moved to the next coarser one as far as the budget goes."""
+        hints = self.hints
+        allowed = hints.cut * law.count / hints.total
+        for k in list(law.components):
+            i, j = _rare(law, k, allowed)
+            if i or j:
+                law = cut(law, k, i, j)
+        available = MOVE_SHARE * math.log2(law.count + 1) / math.log2(hints.total + 1) - self.spent
+        if not law.components or available <= 0:
+            return law
+        keys = list(law.components)
+        losses = np.concatenate([law.losses(k) for k in keys])
+        sizes = [law.components[k].size for k in keys]
+        steps = np.repeat([law.step_of(k) for k in keys], sizes)
+        with np.errstate(divide="ignore"):
+            log_q = np.log(np.concatenate([_weights(law, k) for k in keys])) - losses / 2
+        costs = hints.costs(losses, log_q, steps, law.count / law.batch)
+        end = len(costs)
+        for k, size in zip(keys[::-1], sizes[::-1], strict=True):  # from the coarsest, so that nothing moves twice
+            here = costs[end - size : end]
+            end -= size
+            if hints.steepest() * RATIO * law.step_of(k) <= _COARSEST:
+                left, right, cost = _moves(here, available)
+                if left + right:
+                    law = coarsened(law, k, left, right)
+                    available, self.spent = available - cost, self.spent + cost
+        return law
+
+
+def _moves(costs: Floats, available: float) -> tuple[int, int, float]:
+    """How many points on the left and on the right should move, and what that costs."""
+    from_left = np.cumsum(costs)
+    total = float(from_left[-1])
+    if total <= _WHOLE * available:
+        return len(costs), 0, total
+    i = int(np.searchsorted(from_left, _TAIL * available))
+    from_right = np.cumsum(costs[::-1])
+    j = int(np.searchsorted(from_right, _TAIL * available))
+    i, j = (i if i > _FEW else 0), (j if j > _FEW else 0)
+    return i, j, (float(from_left[i - 1]) if i else 0.0) + (float(from_right[j - 1]) if j else 0.0)
+
+
+def _weights(law: Law, k: int) -> Floats:
+    rows = law.components[k].rows
+    both = rows[..., UPPER, :] + rows[..., Q_LOWER, :]
+    return both if both.ndim == 1 else both.mean(axis=0)
+
+
+def _rare(law: Law, k: int, allowed: float) -> tuple[int, int]:
+    """How many points at either end of a grid have less mass than is allowed to be cut off."""
+    rows, losses = law.components[k].rows, law.losses(k)
+    if rows.ndim == 3:
+        rows = rows.sum(axis=0)
+    root = np.exp(losses / 2)
+    masses = (rows[UPPER] + rows[Q_LOWER]) / root + (rows[UPPER] + rows[P_LOWER]) * root
+    i = int(np.searchsorted(np.cumsum(masses), allowed))
+    j = int(np.searchsorted(np.cumsum(masses[::-1]), allowed))
+    return (len(losses), 0) if i + j >= len(losses) else (i, j)
