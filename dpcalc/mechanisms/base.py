@@ -56,6 +56,16 @@ class Mechanism(ABC):
         """
         return self.pairs()
 
+    def basic_dp(self) -> tuple[float, float]:
+        """The (ε, δ) that basic composition adds up: the largest finite loss, and what is at infinity."""
+        pairs = dict.fromkeys(self.pairs())
+        return max(0.0, *(pair.support()[1] for pair in pairs)), max(pair.at_infinity()[0] for pair in pairs)
+
+    def pure_epsilon(self) -> float | None:
+        """The ε of ε-DP if the mechanism has a finite one."""
+        epsilon, delta = self.basic_dp()
+        return epsilon if delta == 0 and epsilon < np.inf else None
+
     def as_replace_one(self) -> Mechanism:
         """The same release under replace-one, through a proved conversion from add-remove."""
         raise IncompatibleError(f"no proved conversion of a {self.type} from {self.adjacency} to replace-one is known.")

@@ -16,8 +16,9 @@ from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_non_negative, expect_positive, expect_probability
 from dpcalc.pairs.base import Pair
-from dpcalc.pairs.points import LARGEST_LOSS, GaussianPair, PointPair, point_pair_of_profile
-from dpcalc.pairs.pure import pure_dp_pair
+from dpcalc.pairs.gaussian import GaussianPair
+from dpcalc.pairs.points import LARGEST_LOSS, PointPair, pure_dp_pair
+from dpcalc.pairs.profile import pair_of_profiles
 
 _DECLARED = "the declared guarantee holds for adaptively chosen inputs"
 
@@ -118,12 +119,10 @@ class _FromRdp(Mechanism):
         largest_loss = min(largest_loss, LARGEST_LOSS)
         losses = np.sinh(np.linspace(0.0, np.arcsinh(1e3 * largest_loss), 600)) / 1e3
         rdps = self.rdp(orders)
-        above = np.concatenate(
+        deltas = np.concatenate(
             [rdp_deltas(orders, rdps, chunk[:, None]).min(axis=1) for chunk in np.array_split(losses, 12)]
         )
-        # Both directions hold, so H(t) = 1 - t + t H(1/t) below t = 1 (Zhu, Dong, Wang 2022, Lemma 28).
-        below = -np.expm1(-losses[:0:-1]) + np.exp(-losses[:0:-1]) * above[:0:-1]
-        return point_pair_of_profile(np.concatenate((-losses[:0:-1], losses)), np.concatenate((below, above)))
+        return pair_of_profiles(losses, deltas, deltas)
 
     def assumptions(self) -> tuple[str, ...]:
         return (_DECLARED,)

@@ -18,7 +18,6 @@ from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive, expect_whole
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.points import PointPair
-from dpcalc.pairs.transforms import log_mgf_rdp
 
 # Noise further out than this many standard deviations (1e-136 of it) counts as an infinite loss.
 _REACH = 25.0
@@ -144,7 +143,7 @@ class DiscreteLaplace(Mechanism):
         return pure_dp_rho(self.epsilon)
 
     def rdp(self, orders: Floats) -> Floats:
-        exact = log_mgf_rdp(self.pairs(), orders)
+        exact = self._pair.rdp(orders)
         assert exact is not None
         return np.minimum(exact, pure_dp_rdp(self.epsilon, orders))
 

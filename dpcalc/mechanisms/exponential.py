@@ -9,48 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcalc.arrays import Complexes, Floats
+from dpcalc.arrays import Floats
 from dpcalc.conversions import pure_dp_mu, pure_dp_rdp
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
 from dpcalc.pairs.base import Pair
-from dpcalc.pairs.points import cells_from_tails
-from dpcalc.pairs.pure import pure_dp_pair
-
-
-@dataclass(frozen=True)
-class BoundedRangePair:
-    """A pair that dominates every ε-bounded-range mechanism: the upper envelope of its two-point worst cases.
-
-    A mechanism whose loss stays in [t - ε, t] is dominated by the two points t - ε and t (Dong, Durfee, Rogers 2020,
-    Lemma 3.2); H_t(s) = (1 - e^{t-ε} - s(e^{-t} - e^{-ε})) / (1 - e^{-ε}), largest over t at e^{2t} = s e^ε, so that
-    H(s) = (1 - √(s e^{-ε}))² / (1 - e^{-ε}) for |log s| ≤ ε.
-    """
-
-    epsilon: float
-
-    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
-        inner = np.clip(edges, -self.epsilon, self.epsilon)
-        unit = -np.expm1(-self.epsilon)
-        p_above = -np.expm1((inner - self.epsilon) / 2) / unit
-        q_above = -np.exp(-(inner + self.epsilon) / 2) * np.expm1((inner - self.epsilon) / 2) / unit
-        p_below = -np.exp((inner - self.epsilon) / 2) * np.expm1(-(inner + self.epsilon) / 2) / unit
-        q_below = -np.expm1(-(inner + self.epsilon) / 2) / unit
-        return cells_from_tails(p_below, p_above), cells_from_tails(q_below, q_above)
-
-    def log_mgf(self, exponents: Complexes) -> Complexes | None:
-        """P has density ½e^{(l-ε)/2} / (1 - e^{-ε}) on [-ε, ε]."""
-        rate = exponents + 0.5
-        inside: Complexes = -np.expm1(-2 * rate * self.epsilon) / (2 * rate) / -np.expm1(-self.epsilon)
-        return exponents * self.epsilon + np.log(inside)
-
-    def has_atoms(self) -> bool:
-        return False
-
-    def spacing(self) -> float | None:
-        """Where its density ends is no atom, but a grid that ends there too is tighter."""
-        return self.epsilon
+from dpcalc.pairs.bounded_range import BoundedRangePair
+from dpcalc.pairs.points import pure_dp_pair
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
 from dpcalc.pairs.base import Pair
-from dpcalc.pairs.points import GaussianPair
+from dpcalc.pairs.gaussian import GaussianPair
 
 
 @dataclass(frozen=True, kw_only=True)

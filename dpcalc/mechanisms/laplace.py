@@ -9,45 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcalc.arrays import Complexes, Floats
+from dpcalc.arrays import Floats
 from dpcalc.conversions import pure_dp_mu, pure_dp_rdp, pure_dp_rho
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
 from dpcalc.pairs.base import Pair
-from dpcalc.pairs.points import cells_from_tails
-
-
-@dataclass(frozen=True)
-class LaplacePair:
-    """Lap(0, 1) against Lap(ε, 1): losses in [-ε, ε] with an atom at each end."""
-
-    epsilon: float
-
-    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
-        low, high = edges <= -self.epsilon, edges > self.epsilon
-        inner = np.clip(edges, -self.epsilon, self.epsilon)
-        falling = np.exp(-(self.epsilon - inner) / 2) / 2
-        rising = np.exp(-(self.epsilon + inner) / 2) / 2
-        p_below = np.where(low, 0.0, np.where(high, 1.0, falling))
-        p_above = np.where(low, 1.0, np.where(high, 0.0, 1 - falling))
-        q_below = np.where(low, 0.0, np.where(high, 1.0, 1 - rising))
-        q_above = np.where(low, 1.0, np.where(high, 0.0, rising))
-        return cells_from_tails(p_below, p_above), cells_from_tails(q_below, q_above)
-
-    def log_mgf(self, exponents: Complexes) -> Complexes | None:
-        """½e^{λε} + ½e^{-(1+λ)ε} + ½e^{-ε/2} sinh((λ+½)ε) / (2λ+1), with the largest factor e^{λε} taken out."""
-        e = self.epsilon
-        twice = 2 * exponents + 1
-        middle = -np.expm1(-twice * e) / (2 * twice)
-        inside: Complexes = (1 + np.exp(-twice * e)) / 2 + middle
-        return exponents * e + np.log(inside)
-
-    def has_atoms(self) -> bool:
-        return True
-
-    def spacing(self) -> float | None:
-        return self.epsilon
+from dpcalc.pairs.laplace import LaplacePair
 
 
 def _exp_remainder(z: Floats) -> Floats:

@@ -17,9 +17,7 @@ from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive, expect_whole
 from dpcalc.pairs.base import Pair
-from dpcalc.pairs.points import PointPair
-from dpcalc.pairs.pure import pure_dp_pair
-from dpcalc.pairs.transforms import log_mgf_rdp
+from dpcalc.pairs.points import PointPair, pure_dp_pair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +99,7 @@ class KaryRandomizedResponse(Mechanism):
         return pure_dp_rho(self.epsilon)
 
     def rdp(self, orders: Floats) -> Floats:
-        exact = log_mgf_rdp(self.pairs(), orders)
+        exact = self._pair.rdp(orders)
         assert exact is not None
         return np.minimum(exact, self.epsilon)
 

@@ -15,10 +15,14 @@ from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_rate
 from dpcalc.pairs.base import Pair
-from dpcalc.pairs.mixture import MixturePair, SymmetrisedPair, group_of_two
-from dpcalc.pairs.points import GaussianPair, ReversedPair
+from dpcalc.pairs.profile import group_of_two
 from dpcalc.pairs.subsampled_gaussian import rdp as subsampled_gaussian_rdp
-from dpcalc.pairs.transforms import log_mgf_rdp
+
+
+def _sampled(pairs: tuple[Pair, Pair], rate: float) -> tuple[Pair, Pair]:
+    """((1-q)Q + qP, Q) for removing, and (Q, (1-q)Q + qP) for adding, each from its own direction of the base."""
+    remove, add = pairs
+    return remove.mixed(rate), add.reversed().mixed(rate).reversed()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +51,9 @@ class _Sampled(Mechanism):
         bound = self._unsampled().rdp(orders)
         if self.sampling_rate == 1.0:
             return bound
-        exact = log_mgf_rdp(self.pairs(), orders)
-        return bound if exact is None else np.minimum(bound, exact)
+        directions = [pair.rdp(orders) for pair in dict.fromkeys(self.pairs())]
+        known = [exact for exact in directions if exact is not None]
+        return np.minimum(bound, np.max(known, axis=0)) if len(known) == len(directions) else bound
 
     def gdp(self) -> float | None:
         return self._unsampled().gdp()
@@ -92,11 +97,7 @@ class PoissonSampled(_Sampled):
 
     @cached_property
     def _one_record(self) -> tuple[Pair, Pair]:
-        remove, add = self.base.pairs()
-        if self.sampling_rate == 1.0:
-            return remove, add
-        mixture = MixturePair(remove, self.sampling_rate)
-        return mixture, ReversedPair(mixture if add is remove else MixturePair(ReversedPair(add), self.sampling_rate))
+        return _sampled(self.base.pairs(), self.sampling_rate)
 
     @cached_property
     def _pairs(self) -> tuple[Pair, Pair]:
@@ -140,9 +141,9 @@ class PoissonSampled(_Sampled):
 
     def _noise_multiplier(self) -> float | None:
         """The noise multiplier if this is a sampled Gaussian under add-remove, where removing is the worse."""
-        pair = self.base.pairs()[0]
-        plain = isinstance(pair, GaussianPair) and self.adjacency == "add-remove" and self.sampling_rate < 1
-        return 1 / pair.mu if plain else None  # type: ignore[attr-defined]
+        plain = self.base.gdp_is_exact() and self.adjacency == "add-remove" and self.sampling_rate < 1
+        mu = self.base.gdp() if plain else None
+        return None if mu is None else 1 / mu
 
     def theorem(self) -> str:
         if self.adjacency == "add-remove":
@@ -179,14 +180,11 @@ class FixedSizeSampled(_Sampled):
     def _pairs(self) -> tuple[Pair, Pair]:
         first, second = self._replaced().pairs()
         if self.base.adjacency == "replace-one":
-            if first is not second:
+            if first != second:
                 raise IncompatibleError("fixed-size sampling under replace-one needs a base with a symmetric pair.")
-            pair: Pair = first if self.sampling_rate == 1.0 else SymmetrisedPair(MixturePair(first, self.sampling_rate))
+            pair = first if self.sampling_rate == 1.0 else first.mixed(self.sampling_rate).symmetrised()
             return pair, pair
-        mixture = MixturePair(first, self.sampling_rate)
-        return mixture, ReversedPair(
-            mixture if second is first else MixturePair(ReversedPair(second), self.sampling_rate)
-        )
+        return _sampled((first, second), self.sampling_rate)
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pairs
@@ -197,9 +195,7 @@ class FixedSizeSampled(_Sampled):
             return None
         if self.base.adjacency == "replace-one":
             return self._pairs
-        remove, add = self.base.pairs()
-        mixture = MixturePair(remove, self.sampling_rate)
-        return mixture, ReversedPair(mixture if add is remove else MixturePair(ReversedPair(add), self.sampling_rate))
+        return _sampled(self.base.pairs(), self.sampling_rate)
 
     def _unsampled(self) -> Mechanism:
         return self._replaced()

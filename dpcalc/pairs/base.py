@@ -1,33 +1,228 @@
-"""What a dominating pair says about itself."""
+"""What a dominating pair says about itself, and the pairs that can be made from any pair.
+
+A pair gives its own sampled, reversed or symmetrised form where it knows a better one; nobody asks for its class.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from dpcalc.arrays import Complexes, Floats
 
 
-class Pair(Protocol):
-    """A dominating pair (P, Q), known through its privacy loss L = log dP/dQ under P."""
+class Kin(NamedTuple):
+    """Pairs of one kind differ by a size only, and their masses can be computed in one go: see `Pair.together`."""
 
+    kind: Hashable
+    size: float
+
+
+class Pair(ABC):
+    """A dominating pair (P, Q), known through its privacy loss L = log dP/dQ. Immutable, and hashable by value."""
+
+    @abstractmethod
     def masses(self, edges: Floats) -> tuple[Floats, Floats]:
         """P- and Q-mass of the cells that `edges` (non-decreasing losses e_0 ≤ … ≤ e_n) cut the line into.
 
         n + 2 values each: (-inf, e_0), [e_0, e_1), …, [e_n, inf]. The first Q-value includes Q(L = -inf); the
         last P-value includes P(L = inf). An atom on an edge may fall on either side, but with its P- and its
         Q-mass alike. Edges may be infinite. Each mass is accurate to a few units of rounding relative to the
-        mass of the tail beyond it (differences of distribution functions are taken on the side of the tail).
+        mass of the tail beyond it (differences of distribution functions are taken on the side of the tail), unless
+        it leaves the range of doubles: a mass of 0 may be a positive one below 1e-300. Masses that add up to less
+        than one leave the rest open: above it counts as infinite loss, below as nothing.
         """
-        ...
 
-    def log_mgf(self, exponents: Complexes) -> Complexes | None:
-        """log E_P[exp(λL)] at complex λ with Re λ > 0; None where no such transform is known or finite."""
-        ...
+    def log_mgf(self, exponents: Complexes) -> Complexes | None:  # noqa: ARG002
+        """log E_P[exp(λL)] at complex λ with Re λ > 0, accurate but no bound; None where it is unknown or infinite."""
+        return None
 
     def has_atoms(self) -> bool:
         """Whether single losses have positive probability, so that the transform does not die down."""
-        ...
+        return False
 
     def spacing(self) -> float | None:
         """The loss of which all atoms are multiples, for grids to be laid on; None if there are no such atoms."""
-        ...
+        return None
+
+    def support(self) -> tuple[float, float]:
+        """The smallest interval known to hold every finite loss, its ends exact or further out."""
+        return -np.inf, np.inf
+
+    def at_infinity(self) -> tuple[float, float]:
+        """P(L = ∞) and Q(L = -∞), exact or above."""
+        return 0.0, 0.0
+
+    def rdp(self, orders: Floats) -> Floats | None:
+        """Upper bounds on the Rényi divergence of P from Q at each order; None where no finite one is known."""
+        value = self.log_mgf((orders - 1).astype(np.complex128))
+        return None if value is None else np.asarray(value.real / (orders - 1) * (1 + 1e-11))
+
+    def reversed(self) -> Pair:
+        """(Q, P)."""
+        return ReversedPair(self)
+
+    def mixed(self, rate: float) -> Pair:
+        """((1-q)Q + qP, Q)."""
+        return self if rate == 1.0 else MixturePair(self, rate)
+
+    def symmetrised(self) -> Pair:
+        """H(t) of this pair for t ≥ 1 and 1 - t + t H(1/t) below: C_p of Bok et al. (Proposition D.4)."""
+        return SymmetrisedPair(self)
+
+    def kin(self) -> Kin | None:
+        """What this pair can be computed together with; None if with nothing."""
+        return None
+
+    def together(self, sizes: Sequence[float]) -> Pair:
+        """The pairs of this one's kind and these sizes as one whose masses have a row for each."""
+        raise NotImplementedError
+
+
+def cells_from_tails(below: Floats, above: Floats) -> Floats:
+    """Masses of the cells between edges, from the mass below and above each edge, whichever is smaller there."""
+    left = below[..., 1:] - below[..., :-1]
+    right = above[..., :-1] - above[..., 1:]
+    inner = np.where(below[..., 1:] <= above[..., :-1], left, right)
+    return np.asarray(np.maximum(np.concatenate((below[..., :1], inner, above[..., -1:]), axis=-1), 0.0))
+
+
+@dataclass(frozen=True)
+class ReversedPair(Pair):
+    """(Q, P) for the pair (P, Q)."""
+
+    pair: Pair
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        a, b = self.pair.masses(-edges[::-1])
+        return b[..., ::-1], a[..., ::-1]
+
+    def log_mgf(self, exponents: Complexes) -> Complexes | None:
+        return self.pair.log_mgf(-1 - exponents)
+
+    def has_atoms(self) -> bool:
+        return self.pair.has_atoms()
+
+    def spacing(self) -> float | None:
+        return self.pair.spacing()
+
+    def support(self) -> tuple[float, float]:
+        low, high = self.pair.support()
+        return -high, -low
+
+    def at_infinity(self) -> tuple[float, float]:
+        p, q = self.pair.at_infinity()
+        return q, p
+
+    def reversed(self) -> Pair:
+        return self.pair
+
+    def kin(self) -> Kin | None:
+        kin = self.pair.kin()
+        return None if kin is None else Kin(("reversed", kin.kind), kin.size)
+
+    def together(self, sizes: Sequence[float]) -> Pair:
+        return ReversedPair(self.pair.together(sizes))
+
+
+@dataclass(frozen=True)
+class MixturePair(Pair):
+    """((1-q)Q + qP, Q) for the pair (P, Q), 0 < q < 1: the loss l becomes log(1 - q + q e^l)."""
+
+    pair: Pair
+    rate: float
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        a, b = self.pair.masses(self._base_loss(edges))
+        _, empty = self.pair.at_infinity()
+        if empty > 0:  # a base loss of -∞ is the finite loss log(1 - q): both of its masses stay on one side of it
+            b = self._moved(b, edges, empty)
+        return (1 - self.rate) * b + self.rate * a, b
+
+    def _base_loss(self, losses: Floats) -> Floats:
+        """log((e^l - 1 + q) / q), -∞ where the mixture never is."""
+        small = np.minimum(losses, 30.0)
+        scaled = np.expm1(small) / self.rate
+        with np.errstate(divide="ignore"):
+            # Near log(1-q) the one form cancels, near 0 the other.
+            low = np.log(np.maximum(np.exp(small) + np.expm1(small) * ((1 - self.rate) / self.rate), 0.0))
+            near = np.where(scaled < -0.5, low, np.log1p(np.maximum(scaled, -0.5)))
+        far = losses - np.log(self.rate) + np.log1p(-(1 - self.rate) * np.exp(-np.maximum(losses, 30.0)))
+        return np.where(losses > 30.0, far, near)
+
+    def _moved(self, b: Floats, edges: Floats, empty: float) -> Floats:
+        cell = int(np.searchsorted(edges, self._mixed_loss(-np.inf), side="right"))
+        b = b.copy()
+        b[0] = max(b[0] - empty, 0.0)
+        b[cell] += empty
+        return b
+
+    def _mixed_loss(self, loss: float) -> float:
+        """log(1 - q + q e^l)."""
+        if loss > 30.0:
+            return float(np.logaddexp(np.log1p(-self.rate), loss + np.log(self.rate)))
+        return float(np.log1p(self.rate * np.expm1(loss)))
+
+    def has_atoms(self) -> bool:
+        return self.pair.has_atoms()
+
+    def support(self) -> tuple[float, float]:
+        low, high = self.pair.support()
+        low = -np.inf if self.pair.at_infinity()[1] > 0 else low
+        return self._mixed_loss(low), self._mixed_loss(high)
+
+    def at_infinity(self) -> tuple[float, float]:
+        return self.rate * self.pair.at_infinity()[0], 0.0
+
+
+@dataclass(frozen=True)
+class SymmetrisedPair(Pair):
+    """Both directions of `pair` in one: losses above 0 as it has them, below 0 mirrored, and an atom at 0."""
+
+    pair: Pair
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        above = np.append(np.maximum(edges, 0.0), np.inf)
+        below = np.append(np.maximum(-edges[::-1], 0.0), np.inf)
+        # `above` starts with an edge at 0 where some edge is not positive; the first cell is what lies below it.
+        a_up, b_up = self._upper(above)
+        b_down, a_down = self._upper(below)
+        a = a_up + a_down[::-1]
+        b = b_up + b_down[::-1]
+        total_p, total_q = self._positive()
+        atom = max(0.0, 1 - total_p - total_q)
+        cell = int(np.searchsorted(edges, 0.0, side="right"))
+        a[cell] += atom
+        b[cell] += atom
+        return a, b
+
+    def _upper(self, edges_and_infinity: Floats) -> tuple[Floats, Floats]:
+        """Masses of the cells between the edges, of losses above 0 only; the first cell reaches down to 0."""
+        edges = edges_and_infinity[:-1]
+        a, b = self.pair.masses(np.concatenate(([0.0], edges)))
+        return a[1:], b[1:]
+
+    def _positive(self) -> tuple[float, float]:
+        a, b = self.pair.masses(np.array([0.0]))
+        return float(a[1]), float(b[1])
+
+    def has_atoms(self) -> bool:
+        return True
+
+    def support(self) -> tuple[float, float]:
+        high = max(0.0, self.pair.support()[1])
+        return -high, high
+
+    def at_infinity(self) -> tuple[float, float]:
+        infinite, _ = self.pair.at_infinity()
+        return infinite, infinite
+
+    def reversed(self) -> Pair:
+        return self
+
+    def symmetrised(self) -> Pair:
+        return self

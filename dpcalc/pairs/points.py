@@ -1,11 +1,12 @@
-"""Dominating pairs that several mechanisms share: Gaussian, finitely many points, and pairs made from pairs."""
+"""Pairs on finitely many points."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtr
 
 from dpcalc.arrays import Complexes, Floats
 from dpcalc.pairs.base import Pair
@@ -14,42 +15,8 @@ from dpcalc.pairs.base import Pair
 LARGEST_LOSS = 300.0
 
 
-def cells_from_tails(below: Floats, above: Floats) -> Floats:
-    """Masses of the cells between edges, from the mass below and above each edge, whichever is smaller there."""
-    left = below[..., 1:] - below[..., :-1]
-    right = above[..., :-1] - above[..., 1:]
-    inner = np.where(below[..., 1:] <= above[..., :-1], left, right)
-    return np.asarray(np.maximum(np.concatenate((below[..., :1], inner, above[..., -1:]), axis=-1), 0.0))
-
-
-def gaussian_masses(mu: float | Floats, edges: Floats) -> tuple[Floats, Floats]:
-    """The masses of N(μ, 1) against N(0, 1); one row for each of a column of μ."""
-    center = edges / mu
-    under_p, under_q = center - mu / 2, center + mu / 2
-    return cells_from_tails(ndtr(under_p), ndtr(-under_p)), cells_from_tails(ndtr(under_q), ndtr(-under_q))
-
-
-@dataclass(frozen=True)
-class GaussianPair:
-    """N(μ, 1) against N(0, 1): the loss is N(μ²/2, μ²)."""
-
-    mu: float
-
-    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
-        return gaussian_masses(self.mu, edges)
-
-    def log_mgf(self, exponents: Complexes) -> Complexes | None:
-        return exponents * (1 + exponents) * (self.mu * self.mu / 2)
-
-    def has_atoms(self) -> bool:
-        return False
-
-    def spacing(self) -> float | None:
-        return None
-
-
 @dataclass(frozen=True, eq=False)
-class PointPair:
+class PointPair(Pair):
     """A pair on finitely many points: increasing losses with their P- and Q-masses, and the masses at ±∞."""
 
     losses: Floats
@@ -57,6 +24,19 @@ class PointPair:
     q: Floats
     p_infinite: float = 0.0
     q_infinite: float = 0.0
+
+    @cached_property
+    def _digest(self) -> bytes:
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (self.losses, self.p, self.q, np.array([self.p_infinite, self.q_infinite])):
+            digest.update(np.ascontiguousarray(array + 0.0).tobytes())  # -0 is 0
+        return digest.digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PointPair) and self._digest == other._digest
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
 
     def masses(self, edges: Floats) -> tuple[Floats, Floats]:
         cell = np.searchsorted(edges, self.losses, side="right")
@@ -75,18 +55,22 @@ class PointPair:
         summed: Complexes = np.log(np.exp(terms - top[..., None]).sum(axis=-1)) + top
         return summed
 
-    def mixed(self, rate: float) -> PointPair:
-        """((1-q)Q + qP, Q)."""
-        # Where only Q has mass, the mixture has (1-q) of it.
-        losses = np.append(np.log1p(-rate) if rate < 1 else -np.inf, np.log1p(rate * np.expm1(self.losses)))
-        q = np.append(self.q_infinite, self.q)
-        p = (1 - rate) * q + rate * np.append(0.0, self.p)
-        inside = p > 0
-        return PointPair(losses[inside], p[inside], q[inside], rate * self.p_infinite, float(q[~inside].sum()))
+    def has_atoms(self) -> bool:
+        return True
 
-    def reversed(self) -> PointPair:
-        """(Q, P)."""
-        return PointPair(-self.losses[::-1], self.q[::-1], self.p[::-1], self.q_infinite, self.p_infinite)
+    def spacing(self) -> float | None:
+        positive = self.losses[self.losses > 0]
+        if not positive.size:
+            return None
+        multiples = self.losses / positive[0]
+        whole = np.abs(multiples - np.round(multiples)) < 1e-9
+        return float(positive[0]) if bool(np.all(whole)) else None
+
+    def support(self) -> tuple[float, float]:
+        return (float(self.losses[0]), float(self.losses[-1])) if self.losses.size else (0.0, 0.0)
+
+    def at_infinity(self) -> tuple[float, float]:
+        return self.p_infinite, self.q_infinite
 
     def rdp(self, orders: Floats) -> Floats | None:
         """Upper bounds on the Rényi divergence at each order: log(1 + Σp(e^{λl} - 1))/λ, its rounding added."""
@@ -100,61 +84,29 @@ class PointPair:
         far = transform.real + 1e-14 * (1 + np.abs(exponents).max(axis=-1))
         return np.asarray(np.where(exponents.max(axis=-1) <= 1.0, near, far) / (orders - 1) * (1 + 1e-12))
 
-    def has_atoms(self) -> bool:
-        return True
+    def mixed(self, rate: float) -> Pair:
+        """Where only Q has mass, the mixture has (1-q) of it: a point at log(1-q)."""
+        if rate == 1.0:
+            return self
+        losses = np.append(np.log1p(-rate), _mixed_losses(self.losses, rate))
+        q = np.append(self.q_infinite, self.q)
+        p = (1 - rate) * q + rate * np.append(0.0, self.p)
+        inside = (p > 0) | (q > 0)
+        return PointPair(losses[inside], p[inside], q[inside], rate * self.p_infinite)
 
-    def spacing(self) -> float | None:
-        positive = self.losses[self.losses > 0]
-        if not positive.size:
-            return None
-        multiples = self.losses / positive[0]
-        whole = np.abs(multiples - np.round(multiples)) < 1e-9
-        return float(positive[0]) if bool(np.all(whole)) else None
-
-
-@dataclass(frozen=True)
-class ReversedPair:
-    """(Q, P) for the pair (P, Q)."""
-
-    pair: Pair
-
-    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
-        a, b = self.pair.masses(-edges[::-1])
-        return b[..., ::-1], a[..., ::-1]
-
-    def log_mgf(self, exponents: Complexes) -> Complexes | None:
-        return self.pair.log_mgf(-1 - exponents)
-
-    def has_atoms(self) -> bool:
-        return self.pair.has_atoms()
-
-    def spacing(self) -> float | None:
-        return self.pair.spacing()
+    def reversed(self) -> Pair:
+        return PointPair(-self.losses[::-1], self.q[::-1], self.p[::-1], self.q_infinite, self.p_infinite)
 
 
-def point_pair_of_profile(losses: Floats, profile: Floats) -> PointPair:
-    """A pair that dominates every mechanism with δ(ε_j) ≤ profile_j, at increasing ε_j.
+def _mixed_losses(losses: Floats, rate: float) -> Floats:
+    """log(1 - q + q e^l) without cancellation near 0 or overflow far above."""
+    near = np.log1p(rate * np.expm1(np.minimum(losses, 30.0)))
+    return np.where(losses > 30.0, np.logaddexp(np.log1p(-rate), losses + np.log(rate)), near)
 
-    H(e^ε) = δ(ε) is convex in t = e^ε and at most the profile at the ε_j, so it is at most the convex minorant of
-    the profile's values there, joined to H(0) = 1; what is left beyond the last ε_j is mass at infinity.
-    """
-    # Beyond this e^ε leaves the range of doubles; whatever is left there counts as infinite.
-    inside = np.abs(losses) < LARGEST_LOSS
-    losses, profile = losses[inside], profile[inside]
-    t = np.concatenate(([0.0], np.exp(losses)))
-    value = np.concatenate(([1.0], np.minimum(profile, 1.0)))
-    value = np.maximum(value, np.maximum(1 - t, 0.0))
-    hull: list[int] = []
-    for i in range(len(t)):
-        while len(hull) > 1:
-            j, k = hull[-1], hull[-2]
-            if (value[j] - value[k]) * (t[i] - t[j]) < (value[i] - value[j]) * (t[j] - t[k]):
-                break
-            hull.pop()
-        hull.append(i)
-    knots, heights = t[hull], value[hull]
-    slopes = np.append(np.diff(heights) / np.diff(knots), 0.0)
-    q = np.maximum(np.diff(slopes), 0.0)
-    p = q * knots[1:]
-    # A rounded second difference may be a little too small.
-    return PointPair(np.log(knots[1:]), p * (1 + 1e-12), q, float(heights[-1]), max(0.0, 1 - float(q.sum())))
+
+def pure_dp_pair(epsilon: float, delta: float = 0.0) -> PointPair:
+    """The dominating pair of an (ε, δ)-DP mechanism (Kairouz, Oh, Viswanath 2015): two points, and δ at ±∞."""
+    likely = float((1 - delta) / (1 + np.exp(-epsilon)))
+    unlikely = float((1 - delta) * np.exp(-epsilon) / (1 + np.exp(-epsilon)))
+    ends = np.array([-epsilon, epsilon])
+    return PointPair(ends, np.array([unlikely, likely]), np.array([likely, unlikely]), delta, delta)

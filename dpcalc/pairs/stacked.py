@@ -1,21 +1,16 @@
-"""Many sampled Gaussians at once: groups of similar ones whose masses are computed together, one row for each."""
+"""Many pairs at once: groups of similar ones whose masses are computed together, one row for each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from dpcalc.arrays import Complexes, Floats
 from dpcalc.pairs.base import Pair
-from dpcalc.pairs.mixture import MixturePair
-from dpcalc.pairs.points import GaussianPair, ReversedPair, gaussian_masses
 
 _TOGETHER = 50
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Stack:
     """Some pairs, and a pair whose masses have one row for each of them."""
 
@@ -23,37 +18,17 @@ class Stack:
     rows: Pair
 
 
-@dataclass(frozen=True, eq=False)
-class _GaussianRows:
-    """A GaussianPair for each of a column of μ."""
-
-    mus: Floats
-
-    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
-        return gaussian_masses(self.mus, edges)
-
-    def log_mgf(self, exponents: Complexes) -> Complexes | None:  # noqa: ARG002
-        return None
-
-    def has_atoms(self) -> bool:
-        return False
-
-    def spacing(self) -> float | None:
-        return None
-
-
 def stacks(pairs: Sequence[Pair]) -> list[Stack]:
-    """The sampled Gaussians among some pairs, those of one rate and direction in groups of similar noise."""
-    kinds: dict[tuple[bool, float], list[tuple[float, Pair]]] = {}
+    """Those of some pairs that have kin among them, in groups of similar size."""
+    kinds: dict[Hashable, list[tuple[float, Pair]]] = {}
     for pair in pairs:
-        inner = pair.pair if isinstance(pair, ReversedPair) else pair
-        if isinstance(inner, MixturePair) and isinstance(inner.pair, GaussianPair):
-            kinds.setdefault((inner is not pair, inner.rate), []).append((inner.pair.mu, pair))
+        kin = pair.kin()
+        if kin is not None:
+            kinds.setdefault(kin.kind, []).append((kin.size, pair))
     found = []
-    for (is_reversed, rate), members in kinds.items():
+    for members in kinds.values():
         members.sort(key=lambda member: member[0])
         for start in range(0, len(members), _TOGETHER):
-            mus, chunk = zip(*members[start : start + _TOGETHER], strict=True)
-            rows: Pair = MixturePair(_GaussianRows(np.array(mus)[:, None]), rate)
-            found.append(Stack(chunk, ReversedPair(rows) if is_reversed else rows))
+            sizes, chunk = zip(*members[start : start + _TOGETHER], strict=True)
+            found.append(Stack(chunk, chunk[0].together(sizes)))
     return found

@@ -12,7 +12,7 @@ from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import PoissonSampled
-from dpcalc.pairs.points import GaussianPair
+from dpcalc.pairs.gaussian import GaussianPair
 
 
 def poisson(noise_multiplier, rate):
@@ -130,7 +130,7 @@ def test_a_single_step_of_a_tiny_rate_is_bracketed(noise_multiplier):
 
 
 def test_mass_at_infinity_is_a_floor_of_delta():
-    from dpcalc.pairs.pure import pure_dp_pair
+    from dpcalc.pairs.points import pure_dp_pair
 
     bounds = distribution(pure_dp_pair(0.1, 1e-4), 3)
     assert bounds.epsilon(2.9e-4, 1e-3).upper == np.inf

@@ -1,0 +1,107 @@
+"""Pairs made from bounds on δ(ε): what is known of a mechanism, as a pair; and groups of two."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcalc.arrays import Floats
+from dpcalc.convex import convex_minorant
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.points import LARGEST_LOSS, PointPair
+
+_UP = 1 + 2.0**-48  # more than the rounding of a slope, a chord and a sum of slopes
+
+
+def pair_of_profiles(losses: Floats, forward: Floats, backward: Floats) -> PointPair:
+    """A pair that dominates every (P, Q) with δ(ε_j) ≤ forward_j and δ(ε_j) of (Q, P) ≤ backward_j, 0 = ε_0 < ε_1 < ….
+
+    H(t) = δ(log t) is convex and below these values at t_j = e^{ε_j}; for t < 1 it is 1 - t + t H'(1/t) with H' the
+    one of (Q, P), convex likewise. So it is below the convex minorant of both, whose kinks are the points: Q(L = ε_j)
+    is the change of slope at t_j, and P(L = -ε_j) that of H'. What is left beyond the last ε_j is mass at infinity.
+    The heights are raised by more than the rounding of the slopes, so that the points reproduce no less than was given.
+    """
+    inside = losses <= LARGEST_LOSS
+    losses, forward, backward = losses[inside], forward[inside], backward[inside]
+    at_zero = min(float(forward[0]), float(backward[0]), _chord_at_zero(losses, forward, backward))
+    up, q_up, p_infinite, steep_up = _kinks(losses, np.append(at_zero, forward[1:]))
+    down, p_down, q_infinite, steep_down = _kinks(losses, np.append(at_zero, backward[1:]))
+    atom = max(0.0, 1 - at_zero - steep_up - steep_down)
+    return PointPair(
+        np.concatenate((-down[::-1], [0.0], up)),
+        np.concatenate((p_down[::-1], [atom], q_up * np.exp(up))),
+        np.concatenate(((p_down * np.exp(down))[::-1], [atom], q_up)),
+        p_infinite,
+        q_infinite,
+    )
+
+
+def _chord_at_zero(losses: Floats, forward: Floats, backward: Floats) -> float:
+    """The smallest of all chords at t = 1 from a point of H′ on the left to one of H on the right."""
+    left, right = losses[1:, None], losses[None, 1:]
+    # Scaled by e^{-left-right}, so that nothing overflows.
+    across = -np.expm1(-(left + right))
+    first = -np.expm1(-right) * (-np.expm1(-left) + backward[1:, None] * np.exp(-left))
+    second = -np.expm1(-left) * forward[None, 1:] * np.exp(-right)
+    return float(np.min((first + second) / across, initial=1.0)) * _UP
+
+
+def _kinks(losses: Floats, heights: Floats) -> tuple[Floats, Floats, float, float]:
+    """Where the minorant of heights at t = e^loss bends beyond t = 1, by how much, its last height and first slope."""
+    t = np.exp(losses)
+    heights = np.minimum(heights * _UP, 1.0)
+    # A slope below the range of doubles would lose mass: what is as flat as that ends here.
+    flat = np.append(np.flatnonzero(heights <= 1e-280 * t), len(t) - 1)[0] + 1
+    losses, t, heights = losses[:flat], t[:flat], heights[:flat]
+    corners = convex_minorant(t, heights)
+    losses, t, heights = losses[corners], t[corners], heights[corners]
+    slopes = np.append(np.minimum(np.diff(heights) / np.diff(t), 0.0), 0.0)
+    return losses[1:], np.maximum(np.diff(slopes), 0.0), float(heights[-1]), -float(slopes[0])
+
+
+def group_of_two(first: Pair, second: Pair) -> PointPair:
+    """A pair for the ends of a chain of three data sets whose two links are dominated by `first` and `second`.
+
+    δ(ε_a + ε_b) ≤ δ_a(ε_a) + e^{ε_a} δ_b(ε_b) for any split and, as the links may come in either order, with the roles
+    exchanged. `first` is a removal and `second` an addition, or the reverse: seen from the other end it is the same.
+    """
+    losses = _profile_grid((first, second))
+    best = np.minimum(_chain(first, second, losses), _chain(second, first, losses))
+    above = losses >= 0
+    return pair_of_profiles(losses[above], best[above], best[above])
+
+
+def profile(pair: Pair, losses: Floats) -> Floats:
+    """Upper bounds on δ at each of the increasing losses: P(L > ε) - e^ε Q(L > ε)."""
+    a, b = pair.masses(losses)
+    p_above = np.cumsum(a[::-1])[::-1][1:]
+    q_above = np.cumsum(b[::-1])[::-1][1:]
+    return np.asarray(
+        np.clip(p_above - np.exp(losses) * q_above + 1e-13 * p_above, np.maximum(-np.expm1(losses), 0.0), 1.0)
+    )
+
+
+def _chain(first: Pair, second: Pair, losses: Floats) -> Floats:
+    """The best split over the grid; δ is convex in e^ε, so that chords between its points are above it."""
+    t = np.exp(losses)
+    delta_first, delta_second = profile(first, losses), profile(second, losses)
+    best = np.ones_like(losses)
+    for loss, delta in zip(losses, delta_first, strict=True):
+        rest = losses - loss
+        inside = rest >= losses[0]
+        value = delta + np.exp(loss) * np.interp(np.exp(rest[inside]), t, delta_second)
+        best[inside] = np.minimum(best[inside], value)
+    return best
+
+
+def _profile_grid(pairs: tuple[Pair, Pair]) -> Floats:
+    """Losses that resolve the bulk of the pairs and reach to where their δ is negligible."""
+    edges = np.concatenate(([0.0], np.geomspace(1e-12, LARGEST_LOSS, 400)))
+    reach, scale = 0.0, np.inf
+    for pair in pairs:
+        delta = profile(pair, edges)
+        reach = max(reach, float(edges[min(int(np.searchsorted(-delta, -1e-90)), len(edges) - 1)]))
+        scale = min(scale, float(delta[0]))
+    reach = min(max(2 * reach, 1e-10), LARGEST_LOSS)
+    scale = max(min(scale, reach) / 10, 1e-13)
+    half = np.sinh(np.linspace(0.0, float(np.arcsinh(reach / scale)), 700)) * scale
+    return np.concatenate((-half[:0:-1], half))

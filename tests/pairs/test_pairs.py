@@ -1,0 +1,128 @@
+"""Pairs made from pairs: masses, ends and hashes, for every kind of pair."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dpcalc.pairs.base import MixturePair, ReversedPair, SymmetrisedPair
+from dpcalc.pairs.bounded_range import BoundedRangePair
+from dpcalc.pairs.gaussian import GaussianPair
+from dpcalc.pairs.laplace import LaplacePair
+from dpcalc.pairs.points import PointPair, pure_dp_pair
+from dpcalc.pairs.profile import pair_of_profiles
+from dpcalc.pairs.stacked import stacks
+
+P, Q = np.array([0.2, 0.37, 0.4]), np.array([0.5, 0.3, 0.1])
+LOPSIDED = PointPair(np.log(P / Q), P, Q, 0.03, 0.1)
+PAIRS = [GaussianPair(0.8), LaplacePair(1.1), BoundedRangePair(0.9), pure_dp_pair(0.7, 0.01), LOPSIDED]
+EDGES = np.array([-3.0, -1.2, -0.31, -0.05, 0.0, 0.07, 0.4, 0.95, 2.2])
+
+
+def delta(pair, epsilon):
+    """P(L > ε) - e^ε Q(L > ε) from two cells."""
+    a, b = pair.masses(np.array([epsilon]))
+    return a[1] - math.exp(epsilon) * b[1]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=repr)
+@pytest.mark.parametrize("rate", [0.02, 0.6])
+def test_a_pairs_own_mixture_is_the_generic_one(pair, rate):
+    own, generic = pair.mixed(rate), MixturePair(pair, rate)
+    for ours, theirs in zip(own.masses(EDGES), generic.masses(EDGES), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-12, abs=1e-15)
+    assert own.support() == pytest.approx(generic.support(), rel=1e-13)
+    assert own.at_infinity() == generic.at_infinity()
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=repr)
+def test_a_pairs_own_reverse_is_the_generic_one(pair):
+    own, generic = pair.reversed(), ReversedPair(pair)
+    for ours, theirs in zip(own.masses(EDGES), generic.masses(EDGES), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-12, abs=1e-15)
+    assert own.support() == generic.support()
+    assert own.at_infinity() == generic.at_infinity()
+    assert own.reversed() == pair
+
+
+@pytest.mark.parametrize("pair", [GaussianPair(0.8), LaplacePair(1.1), pure_dp_pair(0.7)], ids=repr)
+def test_symmetrising_keeps_the_profile_above_zero_and_mirrors_it(pair):
+    mixed = pair.mixed(0.2)
+    both = mixed.symmetrised()
+    for epsilon in (0.01, 0.1, 0.33, 1.0):
+        assert delta(both, epsilon) == pytest.approx(delta(mixed, epsilon), rel=1e-11, abs=1e-15)
+        assert delta(ReversedPair(both), epsilon) == pytest.approx(delta(mixed, epsilon), rel=1e-11, abs=1e-15)
+    assert isinstance(SymmetrisedPair(mixed).reversed(), SymmetrisedPair)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=repr)
+def test_the_ends_hold_every_finite_loss(pair):
+    for made in (pair, pair.mixed(0.3), pair.reversed().mixed(0.3).reversed(), pair.mixed(0.3).symmetrised()):
+        low, high = made.support()
+        p_infinite, q_infinite = made.at_infinity()
+        if math.isfinite(high):
+            assert made.masses(np.array([high + 1e-9]))[0][1] == pytest.approx(p_infinite, rel=1e-9, abs=1e-300)
+        if math.isfinite(low):
+            assert made.masses(np.array([low - 1e-9]))[1][0] == pytest.approx(q_infinite, rel=1e-9, abs=1e-300)
+
+
+@pytest.mark.parametrize("rate", [1e-6, 0.3, 1 - 1e-13])
+def test_a_loss_that_only_the_record_rules_out_is_finite_once_sampled(rate):
+    """Where Q alone has mass the mixture has (1-q) of it: the loss there is log(1-q)."""
+    for mixed in (LOPSIDED.mixed(rate), MixturePair(LOPSIDED, rate)):
+        beyond = -math.log1p(-rate) * (1 + 1e-9)
+        assert delta(mixed.reversed(), beyond) == 0.0
+        assert mixed.at_infinity() == (rate * 0.03, 0.0)
+        a, b = mixed.masses(np.array([math.log1p(-rate) * (1 + 1e-9), math.log1p(-rate) * (1 - 1e-9)]))
+        assert a[1] == pytest.approx((1 - rate) * 0.1, rel=1e-9)
+        assert b[1] == pytest.approx(0.1, rel=1e-9)
+
+
+def test_pairs_are_equal_by_value():
+    other = PointPair(*(array.copy() for array in (LOPSIDED.losses, LOPSIDED.p, LOPSIDED.q)), 0.03, 0.1)
+    assert {LOPSIDED: "found"}[other] == "found"
+    assert LOPSIDED.mixed(0.2) == other.mixed(0.2)
+    assert LOPSIDED.mixed(0.2) != other.mixed(0.21)
+    assert LOPSIDED.reversed() != LOPSIDED
+    assert len({GaussianPair(0.5).mixed(0.1), GaussianPair(0.5).mixed(0.1), GaussianPair(0.6).mixed(0.1)}) == 2
+
+
+def test_kin_are_computed_together():
+    members = [GaussianPair(mu).mixed(0.05) for mu in (0.3, 1.7, 0.9)]
+    others = [pair.reversed() for pair in members]
+    found = stacks([*members, LaplacePair(1.0), *others])
+    assert sorted(len(stack.members) for stack in found) == [3, 3]
+    for stack in found:
+        rows = stack.rows.masses(EDGES)
+        for k, member in enumerate(stack.members):
+            for row, single in zip(rows, member.masses(EDGES), strict=True):
+                assert row[k] == pytest.approx(single, rel=1e-14)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=repr)
+@pytest.mark.parametrize("reach", [5.0, 250.0])
+def test_a_pair_made_from_profiles_is_above_them_and_adds_up(pair, reach):
+    losses = np.concatenate(([0.0], np.geomspace(1e-4, reach, 300)))
+    forward = np.array([delta(pair, loss) for loss in losses])
+    backward = np.array([delta(pair.reversed(), loss) for loss in losses])
+    forward, backward = np.maximum(forward, 0.0), np.maximum(backward, 0.0)
+    made = pair_of_profiles(losses, forward, backward)
+    p_infinite, q_infinite = made.at_infinity()
+    assert made.p.sum() + p_infinite == pytest.approx(1, abs=1e-12)
+    assert made.q.sum() + q_infinite == pytest.approx(1, abs=1e-12)
+    for loss, ahead, back in zip(losses, forward, backward, strict=True):
+        t = math.exp(loss)
+        above = made.losses > loss
+        assert math.fsum(made.p[above] - t * made.q[above]) + p_infinite >= ahead
+        below = made.losses < -loss
+        assert math.fsum(made.q[below] - t * made.p[below]) + q_infinite >= back
+
+
+def test_a_loose_value_at_zero_is_replaced_by_what_its_neighbours_imply():
+    """Randomised response with δ(0) unknown: the chord from the loss -ε to ε passes through tanh(ε/2)."""
+    epsilon = 0.6
+    made = pair_of_profiles(np.array([0.0, epsilon]), np.array([1.0, 0.0]), np.array([1.0, 0.0]))
+    assert delta(made, 0.0) == pytest.approx(math.tanh(epsilon / 2), rel=1e-12)
+    assert made.p.sum() == pytest.approx(1, abs=1e-12)
