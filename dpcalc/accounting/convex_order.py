@@ -1,32 +1,178 @@
-"""The engine: laws of X = dP/dQ, composed on nested grids, until the certified interval is as narrow as asked."""
+"""The engine: laws of X = dP/dQ composed on nested grids, refined until the certified interval is as narrow as asked.
+
+Everything certified happens in `certified`; here hints are made, used and made better.
+"""
+
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from dpcalc.accounting.certified.compose import halved, product, single
 from dpcalc.accounting.certified.discretise import discretised
-from dpcalc.accounting.certified.law import Law
-from dpcalc.accounting.certified.read import curve
-from dpcalc.accounting.steering.hints import Hints, make_hints, spans_for, Spending
-from dpcalc.accounting.steering.pilot import sketch
+from dpcalc.accounting.certified.law import Direction, Law
+from dpcalc.accounting.certified.read import curve, worst
+from dpcalc.accounting.question import Question
+from dpcalc.accounting.steering.hints import Hints, Spending, make_hints, spans_for
+from dpcalc.accounting.steering.pilot import Sketch, Way, sketch
 from dpcalc.pairs.base import Pair
 
-def build(parts, sk, hints: Hints) -> Law:
-    base = [discretised([pair], hints.step, spans_for(hints, sk.ratios[i], sk.logs[i])) for i,(pair,_) in enumerate(parts)]
-    acc=None; sp=Spending(hints)
-    counts=[n for _,n in parts]
-    for bit in range(max(counts).bit_length()-1,-1,-1):
-        if acc is not None:
-            acc=sp.trimmed(product(acc,acc,tilts=hints.tilts))
-        for i,n in enumerate(counts):
-            if n>>bit&1:
-                acc = base[i] if acc is None else product(acc,base[i],tilts=hints.tilts)
-    return acc
+Parts = Sequence[tuple[Pair, int]]
 
-def epsilon(parts, delta, tol):
-    sk=sketch(parts)
-    ways=sk.ways(delta)
-    hints=make_hints(sk,ways,(1,-1),delta,0.6*tol,None)
-    law=build(parts,sk,hints)
-    return law, [(curve(law,d,upper=False).epsilon(delta),curve(law,d,upper=True).epsilon(delta)) for d in ('remove','add')], ways
+_PASSES = 5
+_FEW = 4  # different pairs that are put on grids of their own
+_TOGETHER = 256  # laws of a batch
+_ALIKE = 1.5  # the ratio of scales within a batch
+_MOST_POINTS = 150_000
+_SMALLEST_DELTA = 1e-290
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Certified bounds, and the law that they were read from."""
+
+    lower: float
+    upper: float
+    certificate: Mapping[str, Any]
+
+
+def interval(parts: Parts, question: Question, directions: Iterable[Direction]) -> Interval:
+    """Certified bounds on the worst of some directions of a composition of pairs."""
+    return _Search(parts, question, tuple(directions)).run()
+
+
+class _Search:
+    """Passes with better and better hints; what was certified on the way stays certified."""
+
+    def __init__(self, parts: Parts, question: Question, directions: tuple[Direction, ...]) -> None:
+        self.parts, self.question, self.directions = list(parts), question, directions
+        self.sketch = sketch(self.parts)
+        if question.delta is not None:
+            self.delta = max(question.delta, _SMALLEST_DELTA)
+        else:
+            assert question.epsilon is not None
+            self.delta = math.exp(max(self.sketch.log_delta(question.epsilon), math.log(_SMALLEST_DELTA)))
+        self.ways = self.sketch.ways(self.delta)
+        if question.epsilon is not None:
+            self.ways = (replace(self.ways[0], epsilon=question.epsilon), replace(self.ways[1], epsilon=question.epsilon))
+        self.spacing = _spacing(self.parts)
+
+    def run(self) -> Interval:
+        question = self.question
+        best = Interval(0.0, question.largest, {})
+        aim, gap = question.tolerance, math.inf
+        for number in range(_PASSES):
+            hints = make_hints(self.sketch, self.ways, self.delta, self._widths(aim), self.spacing)
+            law = build(self.parts, self.sketch, hints)
+            found, ends = self._read(law)
+            upper = min(best.upper, found.upper)
+            best = Interval(max(best.lower, found.lower), upper, found.certificate if upper < best.upper or not number else best.certificate)
+            gap, before = (best.upper - best.lower) / best.upper if 0 < best.upper < math.inf else (math.inf if best.upper else 0.0), gap
+            if gap <= question.tolerance or law.points > _MOST_POINTS or (number > 1 and gap > 0.8 * before):
+                break
+            self._learn(ends)
+            aim *= min(0.6, max(0.05, 0.7 * question.tolerance / gap)) if gap < 0.5 else 0.5
+        return best
+
+    def _widths(self, aim: float) -> tuple[float, float]:
+        """How far in ε the bounds of each direction may be apart: less for the worse one."""
+        if self.question.delta is None:
+            return aim / self.ways[0].order, aim / self.ways[1].order
+        least = 1e-3 * math.sqrt(float(self.sketch.counts @ self.sketch.scales**2))
+        top = max(way.epsilon for way in self.ways if way.epsilon is not None)
+        remove, add = (aim * max(way.epsilon, 3 * (top - way.epsilon), least) for way in self.ways)
+        return remove, add
+
+    def _read(self, law: Law) -> tuple[Interval, dict[Direction, tuple[float, float]]]:
+        ends: dict[Direction, tuple[float, float]] = {}
+        for direction in self.directions:
+            sides = [curve(law, direction, upper=upper) for upper in (False, True)]
+            if self.question.delta is not None:
+                ends[direction] = sides[0].epsilon(self.question.delta), sides[1].epsilon(self.question.delta)
+            else:
+                assert self.question.epsilon is not None
+                ends[direction] = sides[0].delta(self.question.epsilon), min(sides[1].delta(self.question.epsilon), 1.0)
+        lower, upper = (worst([end[side] for end in ends.values()]) for side in (0, 1))
+        return Interval(lower, upper, certificate_of(law)), ends
+
+    def _learn(self, ends: Mapping[Direction, tuple[float, float]]) -> None:
+        """Better guesses of each direction's ε (or of δ) for the next pass."""
+        if self.question.delta is None:
+            upper = max(end[1] for end in ends.values())
+            lower = max(end[0] for end in ends.values())
+            if 0 < lower and upper < 1.5 * lower:
+                self.delta = upper
+            return
+        ways = dict(zip(("remove", "add"), self.ways, strict=True))
+        for direction, (lower, upper) in ends.items():
+            if lower > 0:
+                known = upper if upper < 1.5 * lower else min(ways[direction].epsilon, 1.2 * lower)
+                ways[direction] = Way(ways[direction].order, known)
+        self.ways = ways["remove"], ways["add"]
+
+
+def certificate_of(law: Law) -> dict[str, Any]:
+    """What an interval consists of, by name."""
+    ledger = {name: getattr(law.ledger, name) for name in ("infinite", "zero", "lost", "relative", "slack", "shift")}
+    grid = {"step": law.step, "grids": len(law.components), "points": law.points, "ratio": 4}
+    return {"engine": "convex-order", "steps": law.count, "grid": grid, "ledger": ledger}
+
+
+def _spacing(parts: Parts) -> float | None:
+    """The spacing of the atoms of the most frequent pair that has some: atoms on grid points are kept exactly."""
+    spacings = [(count, pair.spacing()) for pair, count in parts[:64]]
+    return max(((count, s) for count, s in spacings if s is not None), default=(0, None))[1]
+
+
+def build(parts: Parts, drawn: Sketch, hints: Hints) -> Law:
+    """The law of a composition: all powers at once, from the highest bit of the counts to the lowest."""
+    spending = Spending(hints)
+    batches = _batches(parts, drawn, hints)
+    law: Law | None = None
+    for bit in range(max(count for _, count in batches).bit_length() - 1, -1, -1):
+        if law is not None:
+            law = spending.trimmed(product(law, law, tilts=hints.tilts, worse=hints.worse))
+        for batch, count in batches:
+            if count >> bit & 1:
+                law = batch if law is None else product(law, batch, tilts=hints.tilts, worse=hints.worse)
+                if len(batches) > 1:
+                    law = spending.trimmed(law)
+    assert law is not None
+    return law
+
+
+def _batches(parts: Parts, drawn: Sketch, hints: Hints) -> list[tuple[Law, int]]:
+    """The single steps as laws; pairs that run equally often and are alike are multiplied with each other at once."""
+    if len(parts) <= _FEW:
+        return [
+            (discretised([pair], hints.step, spans_for(hints, drawn.losses, drawn.masses[k])), count)
+            for k, (pair, count) in enumerate(parts)
+        ]
+    order = sorted(range(len(parts)), key=lambda k: (parts[k][1], drawn.scales[k]))
+    groups: list[list[int]] = []
+    for k in order:
+        first = groups[-1][0] if groups else None
+        if (
+            first is not None
+            and parts[first][1] == parts[k][1]
+            and drawn.scales[k] <= _ALIKE * drawn.scales[first]
+            and len(groups[-1]) < _TOGETHER
+        ):
+            groups[-1].append(k)
+        else:
+            groups.append([k])
+    return [(_folded(parts, drawn, hints, group), parts[group[0]][1]) for group in groups]
+
+
+def _folded(parts: Parts, drawn: Sketch, hints: Hints, group: list[int]) -> Law:
+    """The product of the laws of some pairs, two by two."""
+    spans = spans_for(hints, drawn.losses, drawn.mean_masses(np.array(group)))
+    law = discretised([parts[k][0] for k in group], hints.step, spans)
+    spending = Spending(hints)
+    while law.batch > 1:
+        law = spending.trimmed(halved(law, tilts=hints.tilts, worse=hints.worse))
+    return single(law) if len(group) > 1 else law

@@ -70,6 +70,10 @@ class Pair(ABC):
         """((1-q)Q + qP, Q)."""
         return self if rate == 1.0 else MixturePair(self, rate)
 
+    def unmixed(self) -> tuple[Pair, float]:
+        """(P, Q) and q of a pair ((1-q)Q + qP, Q): the pair itself and 1 where it is not known as one."""
+        return self, 1.0
+
     def symmetrised(self) -> Pair:
         """H(t) of this pair for t ≥ 1 and 1 - t + t H(1/t) below: C_p of Bok et al. (Proposition D.4)."""
         return SymmetrisedPair(self)
@@ -142,6 +146,9 @@ class MixturePair(Pair):
         if empty > 0:  # a base loss of -∞ is the finite loss log(1 - q): both of its masses stay on one side of it
             b = self._moved(b, edges, empty)
         return (1 - self.rate) * b + self.rate * a, b
+
+    def unmixed(self) -> tuple[Pair, float]:
+        return self.pair, self.rate
 
     def _base_loss(self, losses: Floats) -> Floats:
         """log((e^l - 1 + q) / q), -∞ where the mixture never is."""

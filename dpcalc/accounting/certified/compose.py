@@ -9,7 +9,7 @@ import numpy as np
 
 from dpcalc.accounting.certified.coarsen import to_next_grid
 from dpcalc.accounting.certified.convolve import SHORT, convolved
-from dpcalc.accounting.certified.law import RATIO, Component, Law, underflow
+from dpcalc.accounting.certified.law import RATIO, Component, Direction, Law, underflow
 from dpcalc.accounting.certified.ledger import Ledger
 from dpcalc.rounding import accumulated
 
@@ -18,7 +18,9 @@ _PER_PRODUCT = 700
 """Roundings of a product's factors: e^{tilt} with arguments up to 300 has a relative error of 300 units, twice."""
 
 
-def product(x: Law, y: Law, *, short: int = SHORT, tilts: Sequence[float] = (0.0,)) -> Law:
+def product(
+    x: Law, y: Law, *, short: int = SHORT, tilts: Sequence[float] = (0.0,), worse: Direction = "remove"
+) -> Law:
     """The law of two independent ratios multiplied; two batches are multiplied law by law. Both have one step.
 
     Every pair of grids meets on the coarser one: component k of one law with components 0 … k of the other.
@@ -29,7 +31,7 @@ def product(x: Law, y: Law, *, short: int = SHORT, tilts: Sequence[float] = (0.0
     terms = float(_PER_PRODUCT)
     fine_x: Component | None = None
     fine_y: Component | None = None
-    two_sided = x.two_sided and y.two_sided
+    lower = x.lower & y.lower
     for k in range(min((*x.components, *y.components)), max((*x.components, *y.components)) + 1):
         here_x, here_y = x.components.get(k), y.components.get(k)
         up_x = fine_x if here_x is None else here_x.plus(fine_x)
@@ -39,25 +41,25 @@ def product(x: Law, y: Law, *, short: int = SHORT, tilts: Sequence[float] = (0.0
             pairs = [(here_x, here_x if fine_x is None else here_x.plus(Component(fine_x.start, 2 * fine_x.rows)))]
         for a, b in pairs:
             if a is not None and b is not None:
-                out, direct = convolved(a, b, x.step_of(k), short=short, tilts=tilts)
-                two_sided = two_sided and direct
+                out, direct = convolved(a, b, x.step_of(k), short=short, tilts=tilts, worse=worse)
+                lower = lower if direct else lower & {worse}
                 components[k] = out.plus(components.get(k))
                 terms += min(a.size, b.size) + _PER_COARSENING
         last = k == max((*x.components, *y.components))
         fine_x = None if up_x is None or last else to_next_grid(up_x, x.step_of(k), k)
         fine_y = fine_x if x is y else None if up_y is None or last else to_next_grid(up_y, x.step_of(k), k)
     ledger = x.ledger.then(y.ledger)
-    law = Law(x.step, components, ledger, x.count + y.count, two_sided)
+    law = Law(x.step, components, ledger, x.count + y.count, lower)
     charged = ledger.plus(relative=x.batch * accumulated(terms), lost=x.batch * underflow(law.points, law.reach()))
     return replace(law, ledger=charged)
 
 
-def halved(law: Law, *, short: int = SHORT, tilts: Sequence[float] = (0.0,)) -> Law:
+def halved(law: Law, *, short: int = SHORT, tilts: Sequence[float] = (0.0,), worse: Direction = "remove") -> Law:
     """A batch with its laws multiplied two by two; one that is left over stays as it is."""
     half = law.batch // 2
     first, second = _part(law, slice(0, half)), _part(law, slice(half, 2 * half))
     first = replace(first, ledger=Ledger(), count=0)
-    done = product(first, second, short=short, tilts=tilts)
+    done = product(first, second, short=short, tilts=tilts, worse=worse)
     if law.batch % 2 == 0:
         return done
     rest = law.batch - 1

@@ -1,7 +1,7 @@
 """Convolutions of non-negative rows: term by term where they are short, by blocks of zero-padded FFTs where they are long.
 
 Sums of products err relative to each entry (L10). A transform errs relative to its whole block: that is added to the
-upper weights and to the lower law's Q-masses and taken off its P-masses, after which they bound removing alone.
+upper weights and to one of the lower law's masses and taken off the other, after which they bound one direction alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcalc.accounting.certified.law import P_LOWER, Component
+from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, Component, Direction
 from dpcalc.arrays import Floats
 from dpcalc.rounding import TRANSFORM, UNIT
 
@@ -25,7 +25,13 @@ _STEEPEST = 6.0  # log X over a block: beyond, its larger end would drown the sm
 
 
 def convolved(
-    a: Component, b: Component, step: float, *, short: int = SHORT, tilts: Sequence[float] = (0.0,)
+    a: Component,
+    b: Component,
+    step: float,
+    *,
+    short: int = SHORT,
+    tilts: Sequence[float] = (0.0,),
+    worse: Direction = "remove",
 ) -> tuple[Component, bool]:
     """All rows of one component with those of another on a grid of this step, and whether that took no transform.
 
@@ -34,11 +40,12 @@ def convolved(
     direct = min(a.size, b.size) <= short or step * _BLOCK > _STEEPEST
     if direct:
         return Component(a.start + b.start, _by_sums(a.rows, b.rows)), True
-    rows = by_transform(a.rows, b.rows, step, tilts[0])
+    below = P_LOWER if worse == "remove" else Q_LOWER
+    rows = by_transform(a.rows, b.rows, step, tilts[0], below)
     for tilt in tilts[1:]:
-        other = by_transform(a.rows, b.rows, step, tilt)
+        other = by_transform(a.rows, b.rows, step, tilt, below)
         best = np.minimum(rows, other)
-        best[..., P_LOWER, :] = np.maximum(rows[..., P_LOWER, :], other[..., P_LOWER, :])
+        best[..., below, :] = np.maximum(rows[..., below, :], other[..., below, :])
         rows = best
     return Component(a.start + b.start, rows), False
 
@@ -55,9 +62,10 @@ def _by_sums(a: Floats, b: Floats) -> Floats:
     return out
 
 
-def by_transform(a: Floats, b: Floats, step: float, tilt: float = 0.0) -> Floats:
-    """Convolved rows with the transforms' errors on the safe side; blocks keep them small where the rows are.
+def by_transform(a: Floats, b: Floats, step: float, tilt: float, below: int) -> Floats:
+    """Convolved rows with the transforms' errors on the safe side: off row `below`, onto the others.
 
+    Blocks keep the errors small where the rows are.
     Within its blocks x_j is first multiplied by e^{tilt·step·j}. An FFT product of x and y errs by at most
     (3 · TRANSFORM · log₂N + 3)·u·‖x‖₂‖y‖₁ in any entry, since ‖fft x · fft y‖₂ ≤ √N·‖x‖₂·‖y‖₁.
     """
@@ -77,7 +85,7 @@ def by_transform(a: Floats, b: Floats, step: float, tilt: float = 0.0) -> Floats
         transforms[..., i : i + y.shape[-2], :] += fx[..., i : i + 1, :] * fy
         errors[..., i : i + y.shape[-2]] += norms[..., i : i + 1] * sums
     pieces = np.fft.irfft(transforms, 2 * block)
-    errors[..., P_LOWER, :] *= -1
+    errors[..., below, :] *= -1
     pieces += 1.001 * errors[..., None]
     if slope:
         pieces *= np.exp(-slope * np.arange(2 * block))

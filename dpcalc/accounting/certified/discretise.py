@@ -37,7 +37,7 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans) -> Law:
     cells' masses are accurate for any rate (L5).
     """
     cells = _cells(step, spans)
-    bases, rates = zip(*(unmixed(pair) for pair in pairs), strict=True)
+    bases, rates = zip(*(pair.unmixed() for pair in pairs), strict=True)
     q = np.array(rates)[:, None]
     # (e^ℓ - 1 + q) / q without cancellation, for q near 0 and for q near 1.
     z = np.exp(cells.edges) + np.expm1(cells.edges) * ((1 - q) / q)
@@ -45,6 +45,7 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans) -> Law:
         t = np.log(np.maximum(z, 0.0))
     masses = [base.masses(row) for base, row in zip(bases, t, strict=True)]
     p, b = (np.stack([pair[side] for pair in masses]) for side in (0, 1))
+    _bring_zero_inside(p, b, z)
     p_error, b_error = (_errors(side, [getattr(base, "mu", 0.0) for base in bases]) for side in (p, b))
     ledger = _ends(p, b, p_error, b_error, q)
     weights = _split(p[:, 1:-1], b[:, 1:-1], p_error[:, 1:-1], b_error[:, 1:-1], z)
@@ -60,12 +61,6 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans) -> Law:
         *ledger, relative=len(pairs) * accumulated(16), slack=slack, shift=len(pairs) * (16 + 2 * reach) * 2 * UNIT
     ).plus(lost=len(pairs) * underflow(terms, reach))
     return Law(step, dict(sorted(components.items())), ledger, len(pairs))
-
-
-def unmixed(pair: Pair) -> tuple[Pair, float]:
-    """(P, Q) and q of a pair ((1-q)Q + qP, Q); the pair itself and 1 if it is not one."""
-    base, rate = getattr(pair, "pair", None), getattr(pair, "rate", None)
-    return (pair, 1.0) if base is None or rate is None else (base, rate)
 
 
 def _cells(step: float, spans: Spans) -> _Cells:
@@ -104,6 +99,14 @@ def _errors(masses: Floats, sharpness: Sequence[float]) -> Floats:
     flat, steep = NORMAL_TAIL
     mu = np.array(sharpness)[:, None]
     return np.asarray(4 * UNIT * (flat + steep * squared + mu * (1 + np.sqrt(squared))) * tail)
+
+
+def _bring_zero_inside(p: Floats, b: Floats, z: Floats) -> None:
+    """Mass at Z = 0 lies in the cell of a sampled law's grid that holds X = 1 - q, not to the left of the grid."""
+    for k in np.flatnonzero(z[:, 0] <= 0):
+        cell = int(np.searchsorted(z[k], 0.0, side="right"))
+        for masses in (p, b):
+            masses[k, cell], masses[k, 0] = masses[k, cell] + masses[k, 0], 0.0
 
 
 def _ends(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) -> tuple[float, float]:

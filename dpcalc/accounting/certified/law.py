@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from dpcalc.rounding import LARGEST_EXPONENT, SMALLEST_NORMAL
 
 RATIO = 4
 """How many steps of a grid make one of the next coarser."""
+
+Direction = Literal["remove", "add"]
+BOTH: frozenset[Direction] = frozenset(("remove", "add"))
 
 UPPER, P_LOWER, Q_LOWER = 0, 1, 2
 """The rows of a component."""
@@ -52,7 +56,7 @@ class Law:
 
     Row UPPER holds weights w of a law that exceeds the true one in convex order (L1, L2), rows P_LOWER and Q_LOWER the
     P- and Q-mass of a post-processing of the outputs (L3). They are stored as w√X, p/√X and q√X, so that neither tail
-    underflows early. The lower rows bound both directions while they are `two_sided`, removing alone after a transform.
+    underflows early. The lower rows bound the directions `lower`: both, until a transform's errors favour one of them.
     A batch (rows of three dimensions) stands for the product of its laws, as do `ledger` and `count`.
     """
 
@@ -60,7 +64,7 @@ class Law:
     components: Mapping[int, Component]
     ledger: Ledger
     count: int = 1
-    two_sided: bool = True
+    lower: frozenset[Direction] = BOTH
 
     def step_of(self, k: int) -> float:
         return self.step * float(RATIO) ** k

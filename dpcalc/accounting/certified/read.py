@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, UPPER, Law
+from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, UPPER, Direction, Law
 from dpcalc.arrays import Floats
 from dpcalc.rounding import LARGEST_EXPONENT, UNIT, accumulated
-
-Direction = Literal["remove", "add"]
 
 _FAINT = 1e-280  # masses below are counted at ∞ above and left out below
 _TRUSTED = 0.25  # relative + slack must be less, or nothing is known
@@ -93,7 +90,7 @@ def curve(law: Law, direction: Direction, *, upper: bool) -> Curve:
     losses = np.concatenate([law.losses(k) for k in law.components]) if law.components else np.zeros(0)
     rows = np.concatenate([part.rows for part in law.components.values()], axis=-1) if law.components else np.zeros((3, 0))
     sign = 1.0 if direction == "remove" else -1.0
-    trusted = ledger.relative + ledger.slack < _TRUSTED and (upper or direction == "remove" or law.two_sided)
+    trusted = ledger.relative + ledger.slack < _TRUSTED and (upper or direction in law.lower)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         root = np.exp(sign * losses / 2)  # from √X to mass, in this direction
         if upper:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpcalc.accounting.certified.coarsen import coarsened, cut
 from dpcalc.accounting.certified.discretise import Spans
-from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Law
+from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Direction, Law
 from dpcalc.accounting.steering.pilot import Sketch, Way
 from dpcalc.arrays import Floats
 
@@ -24,7 +24,11 @@ MOVE_SHARE = 0.5  # and for moving parts of products to coarser ones
 _BASE_MOVE = 0.02  # of the variances, for each end of each grid of a single step
 _WHOLE, _TAIL = 0.7, 0.02  # of what is available, for a whole grid and for each of its ends
 _COARSEST = 1.5  # the largest step times the order
-_WIDEST = 1024  # points of one grid on either side of the middle
+_WIDEST = 1 << 14  # blocks of points of one grid on either side of the middle
+_MOST = 1 << 17  # points of the coarsest grid
+_FURTHEST = 680.0
+_CUT = 2e-3  # of the tolerance in δ, for tails
+_AIM = 0.35  # of the variance that the tolerance allows: products add more than moves account for
 _SMALL_DELTA = 1e-9
 _FEW = 5  # so few points are not worth a move
 
@@ -33,19 +37,19 @@ _FEW = 5  # so few points are not worth a move
 class Hints:
     """For one composition: the step, the orders that decide, variances to spend, and mass that may be cut off."""
 
-    ways: tuple[Way, ...]
-    signs: tuple[int, ...]
-    variances: tuple[float, ...]
+    ways: tuple[Way, Way]
+    variances: tuple[float, float]
     total: float
     cut: float
     step: float
     tilts: tuple[float, ...]
+    worse: Direction
 
     def relevance(self, losses: Floats, way: int) -> Floats:
         """log of how much a Q-mass at these losses matters, in one direction."""
         order, epsilon = self.ways[way].order, self.ways[way].epsilon
-        if self.signs[way] < 0:
-            return order * np.minimum(-losses, epsilon)
+        if way == 1:
+            return np.asarray(order * np.minimum(-losses, epsilon))
         return (order + 1) * np.minimum(losses, epsilon) - 3 * np.maximum(losses - epsilon - 1, 0.0)
 
     def steepest(self) -> float:
@@ -55,7 +59,7 @@ class Hints:
         """Per point, the share of the variances that moving it to the next coarser grid uses up, in all copies."""
         cost = np.zeros(len(losses))
         for way in range(len(self.ways)):
-            slope = self.ways[way].order + (1 if self.signs[way] > 0 else 0)
+            slope = self.ways[way].order + 1 - way
             logs = log_q + self.relevance(losses, way)
             top = float(logs.max(initial=-np.inf))
             if top == -math.inf:
@@ -67,53 +71,55 @@ class Hints:
 
 
 def make_hints(
-    sketch: Sketch, ways: tuple[Way, ...], signs: tuple[int, ...], delta: float, tolerance: float, spacing: float | None
+    sketch: Sketch, ways: tuple[Way, Way], delta: float, widths: tuple[float, float], spacing: float | None
 ) -> Hints:
-    """Hints for an interval of about this relative width in ε."""
-    worst = max(way.epsilon for way in ways)
-    variances = tuple(2 * tolerance * max(w.epsilon, 3 * (worst - w.epsilon)) / (w.order + 1) for w in ways)
-    step = math.sqrt(6 * BASE_SHARE * min(variances) / sketch.total)
+    """Hints for intervals that are about so wide in ε at δ, removing and adding."""
+    remove, add = (2 * _AIM * width / (way.order + 1) for way, width in zip(ways, widths, strict=True))
+    top = max(way.epsilon for way in ways)
+    step = max(math.sqrt(6 * BASE_SHARE * min(remove, add) / sketch.total), 1e-14 * top, 1e-300)
     if spacing is not None and spacing > step:
         step = spacing / math.ceil(spacing / step)
-    return Hints(ways, signs, variances, sketch.total, 2e-3 * tolerance * delta, step, _tilts(ways, signs, delta))
+    tilts = (0.0,) if delta > _SMALL_DELTA else (ways[0].order + 0.5, -ways[1].order - 0.5)
+    worse: Direction = "remove" if ways[0].epsilon >= ways[1].epsilon else "add"
+    share = min(max(min(width * way.order for way, width in zip(ways, widths, strict=True)), 1e-12), 1.0)
+    return Hints(ways, (remove, add), sketch.total, _CUT * share * delta, step, tilts, worse)
 
 
-def _tilts(ways: tuple[Way, ...], signs: tuple[int, ...], delta: float) -> tuple[float, ...]:
-    """Under which tilts transforms are accurate where it matters: none for usual δ, one a direction for small ones."""
-    if delta > _SMALL_DELTA:
-        return (0.0,)
-    return tuple(way.order + 0.5 if sign > 0 else -way.order - 0.5 for way, sign in zip(ways, signs, strict=True))
-
-
-def spans_for(hints: Hints, ratios: Floats, logs: Floats, *, count: float = 1.0) -> Spans:
-    """Grids for a pair with Q-masses e^logs at log X = ratios: grid k where going to grid k + 1 would not be cheap."""
-    there = logs > -np.inf
-    ratios, logs = ratios[there], logs[there]
+def spans_for(hints: Hints, losses: Floats, masses: Floats) -> Spans:
+    """Grids for a pair with these Q-masses at log X = losses: grid k where going to grid k + 1 would not be cheap."""
+    there = masses > 0
+    ratios, logs = losses[there], np.log(masses[there])
     rare = math.log(hints.cut / hints.total)
     heavy = np.flatnonzero((logs > rare) | (logs + ratios > rare))
     low, high = (float(ratios[heavy].min()), float(ratios[heavy].max())) if heavy.size else (0.0, 0.0)
-    low, high = low - 0.12 * abs(low), high + 0.12 * abs(high)
+    low, high = max(low - 0.15 * abs(low), -_FURTHEST), min(high + 0.15 * abs(high), _FURTHEST)
     out: list[tuple[int, int]] = []
     while True:
-        k = len(out)
-        s = hints.step * float(RATIO) ** k
-        cost = hints.costs(ratios, logs, np.full(len(ratios), s), count)
-        total = np.cumsum(cost)
-        i = int(np.searchsorted(total, _BASE_MOVE))
-        j = int(np.searchsorted(np.cumsum(cost[::-1]), _BASE_MOVE))
-        middle = float(ratios[min(int(np.searchsorted(total, total[-1] / 2)), len(ratios) - 1)])
-        a = b = middle
-        if i + j < len(ratios):
-            a, b = float(ratios[max(i - 1, 0)]), float(ratios[min(len(ratios) - j, len(ratios) - 1)])
-        first = max(math.floor(a / s / RATIO), math.floor(middle / s / RATIO) - _WIDEST) * RATIO
-        last = min(math.ceil(b / s / RATIO), math.ceil(middle / s / RATIO) + _WIDEST) * RATIO
+        s = hints.step * float(RATIO) ** len(out)
+        cost = hints.costs(ratios, logs, np.full(len(ratios), s), 1.0)
+        first, last = _range(ratios, cost, s)
         if out:
             first = min(first, out[-1][0] // RATIO // RATIO * RATIO)
             last = max(last, -(-out[-1][1] // RATIO // RATIO) * RATIO)
         whole = hints.steepest() * RATIO * s > _COARSEST or (first <= low / s and last >= high / s)
-        if whole and high - low < 20 * _WIDEST * s:
-            return (*out, (min(first, math.floor(low / s)), max(last, math.ceil(high / s), first + 1)))
+        if whole and high - low < _MOST * s:
+            first, last = min(first, math.floor(low / s)), max(last, math.ceil(high / s))
+            return (*out, (first, max(last, first + 1)))
         out.append((first, last))
+
+
+def _range(ratios: Floats, cost: Floats, step: float) -> tuple[int, int]:
+    """The points of a grid between which it is not cheap to go to the next one, as multiples of RATIO."""
+    total = np.cumsum(cost)
+    i = int(np.searchsorted(total, _BASE_MOVE))
+    j = int(np.searchsorted(np.cumsum(cost[::-1]), _BASE_MOVE))
+    middle = float(ratios[min(int(np.searchsorted(total, total[-1] / 2)), len(ratios) - 1)])
+    low = high = middle
+    if i + j < len(ratios):
+        low, high = float(ratios[max(i - 1, 0)]), float(ratios[min(len(ratios) - j, len(ratios) - 1)])
+    first = max(math.floor(low / step / RATIO), math.floor(middle / step / RATIO) - _WIDEST) * RATIO
+    last = min(math.ceil(high / step / RATIO), math.ceil(middle / step / RATIO) + _WIDEST) * RATIO
+    return first, last
 
 
 @dataclass
@@ -131,7 +137,7 @@ class Spending:
             i, j = _rare(law, k, allowed)
             if i or j:
                 law = cut(law, k, i, j)
-        available = MOVE_SHARE * math.log2(law.count + 1) / math.log2(hints.total + 1) - self.spent
+        available = MOVE_SHARE * math.log2(law.count / law.batch + 1) / math.log2(hints.total + 1) - self.spent
         if not law.components or available <= 0:
             return law
         keys = list(law.components)

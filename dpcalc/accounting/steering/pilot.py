@@ -5,23 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dpcalc.arrays import Floats
+from dpcalc.arrays import Floats, Indices
 from dpcalc.pairs.base import Pair
 
-_ORDERS = np.geomspace(0.02, 1e5, 60)
-_FINER = np.exp(np.linspace(-0.25, 0.25, 9))
-_LARGEST, _SMALLEST = 690.0, 1e-11
-_FAINT = -640.0  # log of a mass
+_ORDERS = np.geomspace(0.02, 1e6, 60)
+_FINER = np.exp(np.linspace(-0.3, 0.3, 9))
+_LARGEST, _SMALLEST = 690.0, 1e-9
 
 
 @lru_cache(maxsize=1)
-def edges() -> Floats:
-    """Losses from -690 to 690, denser towards 0: relative steps of a tenth."""
-    half = np.geomspace(_SMALLEST, _LARGEST, 320)
+def knots() -> Floats:
+    """Losses from -690 to 690, denser towards 0: relative steps of an eighth."""
+    half = np.geomspace(_SMALLEST, _LARGEST, 230)
     return np.concatenate((-half[::-1], [0.0], half))
 
 
@@ -35,73 +34,74 @@ class Way:
 
 @dataclass(frozen=True)
 class Sketch:
-    """Pairs on coarse cells: log X of each cell, log of its Q-mass, and how often each pair runs."""
+    """Pairs on common coarse points: log X, one row of Q-masses for each pair, and how often each runs."""
 
-    ratios: Floats
-    logs: Floats
+    losses: Floats
+    masses: Floats
     counts: Floats
 
     @property
     def total(self) -> float:
         return float(self.counts.sum())
 
+    @cached_property
+    def scales(self) -> Floats:
+        """The standard deviation of log X of each pair, between P and Q."""
+        middle = self.masses * np.exp(self.losses / 2)
+        totals = np.maximum(middle.sum(axis=1), 1e-300)
+        means = middle @ self.losses / totals
+        return np.sqrt(np.maximum(middle @ self.losses**2 / totals - means**2, 1e-300))
+
+    def mean_masses(self, members: Indices) -> Floats:
+        return np.asarray(self.masses[members].mean(axis=0))
+
     def cumulants(self, powers: Floats) -> Floats:
         """log E_Q X^power of the whole composition, for each power; ∞ where it leaves the range of doubles."""
-        total = np.zeros(len(powers))
-        for ratios, logs, count in zip(self.ratios, self.logs, self.counts, strict=True):
-            terms = logs + np.multiply.outer(powers, ratios)
-            top = terms.max(axis=1)
-            total += count * (np.log(np.exp(terms - top[:, None]).sum(axis=1)) + top)
-        return total
-
-    def without(self, rare: float) -> Sketch:
-        """The sketch without cells whose P- and Q-mass are both below `rare`."""
-        faint = (self.logs < math.log(rare)) & (self.logs + self.ratios < math.log(rare))
-        return Sketch(self.ratios, np.where(faint, -np.inf, self.logs), self.counts)
+        exponents = np.multiply.outer(self.losses, powers)
+        top = exponents.max(axis=0)
+        means = self.masses @ np.exp(exponents - top)
+        with np.errstate(divide="ignore"):
+            logs = np.where(means > 0, np.log(means), np.inf)
+        return np.asarray(self.counts @ (logs + top))
 
     def ways(self, delta: float) -> tuple[Way, Way]:
         """For removing and adding, the λ with the smallest RDP bound on ε at δ, and that bound."""
-        return self._way(1, delta), self._way(-1, delta)
+        return self._way(1, math.log(delta)), self._way(-1, math.log(delta))
 
-    def _way(self, sign: int, delta: float) -> Way:
-        orders = _ORDERS
+    def _way(self, sign: int, log_delta: float) -> Way:
+        orders, value, order = _ORDERS, math.inf, 1.0
         for _ in range(2):
-            powers = orders + 1 if sign > 0 else -orders
-            with np.errstate(over="ignore", invalid="ignore"):
-                found = (self.cumulants(powers) - math.log(delta) - np.log1p(orders)) / orders + np.log(
-                    orders / (1 + orders)
-                )
-            best = int(np.nanargmin(found))
+            found = (self._logs(sign, orders) - log_delta) / orders
+            best = int(np.argmin(np.where(np.isnan(found), np.inf, found)))
             value, order = float(found[best]), float(orders[best])
             orders = order * _FINER
         return Way(order, max(value, 1e-12))
 
-    def delta_at(self, epsilon: float) -> float:
-        """About δ at ε, the larger of both directions: the RDP bound at its best order."""
-        best = 0.0
-        for sign in (1, -1):
-            powers = _ORDERS + 1 if sign > 0 else -_ORDERS
-            with np.errstate(over="ignore", invalid="ignore"):
-                logs = self.cumulants(powers) - _ORDERS * epsilon - np.log1p(_ORDERS) + _ORDERS * np.log(
-                    _ORDERS / (1 + _ORDERS)
-                )
-            best = max(best, math.exp(min(float(np.nanmin(logs)), 0.0)))
-        return best
+    def _logs(self, sign: int, orders: Floats) -> Floats:
+        """log of δ(ε)e^{λε} by each order's RDP bound."""
+        powers = orders + 1 if sign > 0 else -orders
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.cumulants(powers) - np.log1p(orders) + orders * np.log(orders / (1 + orders))
+
+    def log_delta(self, epsilon: float) -> float:
+        """About log δ at ε, the larger of both directions: the RDP bound at its best order."""
+        logs = [self._logs(sign, _ORDERS) - _ORDERS * epsilon for sign in (1, -1)]
+        return min(max(float(np.nanmin(values)) for values in logs), 0.0)
 
 
 def sketch(parts: Sequence[tuple[Pair, int]]) -> Sketch:
-    """Parts on the common coarse cells; cells that no part has mass in are left out."""
-    at = edges()
-    ratios, logs = [], []
-    for pair, _ in parts:
+    """Parts on the common points, their P- and Q-masses kept; points that no part has mass at are left out."""
+    at = knots()
+    x = np.exp(at)
+    rows = np.zeros((len(parts), len(at)))
+    for row, (pair, _) in zip(rows, parts, strict=True):
         p, q = pair.masses(at)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log_q, log_p = np.log(q[1:-1]), np.log(p[1:-1])
-            ratio = np.clip(log_p - log_q, at[:-1], at[1:])
-        ratios.append(np.where(np.isnan(ratio), 0.0, ratio))
-        logs.append(np.maximum(log_q, np.minimum(log_p - at[1:], log_q + 1)))
-    all_ratios, all_logs = np.array(ratios), np.array(logs)
-    used = np.flatnonzero((all_logs > _FAINT).any(axis=0) | ((all_logs + all_ratios) > _FAINT).any(axis=0))
-    if not used.size:
-        used = np.array([len(at) // 2])
-    return Sketch(all_ratios[:, used], all_logs[:, used], np.array([float(count) for _, count in parts]))
+        p, q = p[1:-1], q[1:-1]
+        ratio = np.clip(p / np.maximum(q, 1e-300), x[:-1], x[1:])
+        mass = np.where(q > 0, q, p / x[1:])
+        share = (ratio - x[:-1]) / (x[1:] - x[:-1])
+        row[:-1] += mass * (1 - share)
+        row[1:] += mass * share
+    used = np.flatnonzero(rows.any(axis=0))
+    used = used if used.size else np.array([len(at) // 2])
+    return Sketch(at[used], rows[:, used], np.array([float(count) for _, count in parts]))
