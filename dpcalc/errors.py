@@ -22,3 +22,11 @@ class CertificationError(DpcalcError):
     """The input is fine, but the answer could not be certified (exit code 3)."""
 
     exit_code = 3
+
+
+class WriteError(CertificationError):
+    """The answer is there, but it could not be written (exit code 3)."""
+
+
+class BusyError(CertificationError):
+    """Another process is at the same file (exit code 3)."""

@@ -1,0 +1,299 @@
+"""One writer and one bounded reader for every file that dpcalc touches.
+
+A regular file is replaced as a whole or not at all: a temporary neighbour is written, flushed to the disk and moved
+into place; the mode of an existing file is kept and symbolic links are followed. FIFOs and devices are written to as
+they are. A killed process leaves at most a temporary neighbour behind, which the next write to the same name removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import socket
+import stat
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from dpcalc.errors import BusyError, InputError, WriteError
+
+STANDARD_STREAM = "-"
+PRIVATE, SHARED = 0o600, 0o666
+_PIECE = 1 << 20
+
+
+# -- before any work -------------------------------------------------------------------------------------------------
+
+
+def check_paths(outputs: Mapping[str, str | None], inputs: Mapping[str, str | None]) -> None:
+    """Raise unless every output can be written and is neither an input nor another output; nothing is touched.
+
+    Both map the name of a field to its path; None and `-` (a standard stream) are passed over.
+    """
+    taken: dict[tuple[object, ...], str] = {}
+    for field, path in inputs.items():
+        if path not in (None, STANDARD_STREAM):
+            taken.setdefault(_identity(str(path)), field)
+    for field, path in outputs.items():
+        if path in (None, STANDARD_STREAM):
+            continue
+        other = taken.setdefault(_identity(str(path)), field)
+        if other != field and not _is_stream(Path(str(path))):
+            raise InputError(f"{field} and {other} are the same file; nothing was written", where=str(path))
+        check_writable(str(path))
+
+
+def check_writable(path: str) -> None:
+    """Raise unless a file can be put at `path`, before hours of work go into it."""
+    target = _target(path)
+    if target.is_dir():
+        raise InputError("is a folder, not a file", where=path)
+    if target.exists() and not os.access(target, os.W_OK):
+        raise InputError("may not be written to", where=path)
+    if _is_stream(target):
+        return
+    parent = target.parent
+    if not parent.is_dir():
+        raise InputError(f"there is no folder {str(parent)!r}", where=path)
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise InputError(f"the folder {str(parent)!r} may not be written to", where=path)
+
+
+def _identity(path: str) -> tuple[object, ...]:
+    """The same for two names of one file, whether or not it exists yet."""
+    target = _target(path)
+    try:
+        found = target.stat()
+    except OSError:
+        return (str(target),)
+    return (found.st_dev, found.st_ino)
+
+
+def _target(path: str) -> Path:
+    """The file behind symbolic links."""
+    try:
+        return Path(os.path.realpath(path))
+    except (OSError, ValueError) as error:
+        raise InputError(f"not a file name: {_reason(error)}", where=ascii(path)[1:-1]) from None
+
+
+def _is_stream(target: Path) -> bool:
+    try:
+        return not stat.S_ISREG(target.stat().st_mode)
+    except OSError:
+        return False
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def writing(path: str, *, mode: int = SHARED) -> Iterator[BinaryIO]:
+    """A binary stream whose content becomes the file at `path` when the block ends well, and is forgotten otherwise.
+
+    A new file gets `mode` (less the umask); what derives from individuals is PRIVATE. An existing one keeps its own.
+    """
+    target = _target(path)
+    try:
+        with _direct(target) if _is_stream(target) else _replaced(target, mode) as stream:
+            yield stream
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise WriteError(f"cannot be written: {_reason(error)}", where=path) from None
+
+
+def write_text(path: str, text: str, *, mode: int = SHARED) -> None:
+    """Put a text into a file, whole or not at all."""
+    with writing(path, mode=mode) as stream:
+        stream.write(text.encode())
+
+
+@contextlib.contextmanager
+def _direct(target: Path) -> Iterator[BinaryIO]:
+    """For a FIFO or a device: gathered first, since archives want to go back and a failure should send nothing."""
+    with tempfile.TemporaryFile() as gathered:
+        yield gathered
+        gathered.seek(0)
+        with target.open("wb") as stream:
+            shutil.copyfileobj(gathered, stream)
+
+
+@contextlib.contextmanager
+def _replaced(target: Path, mode: int) -> Iterator[BinaryIO]:
+    _remove_leftovers(target)
+    temporary = target.with_name(f".{_short(target.name)}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(handle, "w+b") as stream:
+            with contextlib.suppress(FileNotFoundError):
+                os.fchmod(stream.fileno(), stat.S_IMODE(target.stat().st_mode))
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    _sync_folder(target.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable where the system lets folders be flushed."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _short(name: str) -> str:
+    """Of a name as long as the file system allows, enough to be told apart with a few letters more."""
+    data = name.encode(errors="surrogateescape")
+    return name if len(data) <= 180 else f"{zlib.crc32(data):08x}"
+
+
+def _host() -> str:
+    return f"{zlib.crc32(socket.gethostname().encode()):08x}"
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what killed processes of this machine left beside the target."""
+    pattern = re.compile(re.escape(f".{_short(target.name)}.{_host()}-") + r"(\d+)-[0-9a-f]{8}\.tmp")
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(target.parent):
+            found = pattern.fullmatch(entry.name)
+            if found is not None and not _is_running(int(found.group(1))):
+                with contextlib.suppress(OSError):
+                    Path(entry.path).unlink()
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def allocate(path: str, size: int, *, mode: int = PRIVATE) -> None:
+    """A new file of `size` bytes that the disk really has, so that writing into a map of it cannot fail."""
+    target = _target(path)
+    try:
+        handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(handle, 0, max(size, 1))
+            os.ftruncate(handle, size)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise WriteError(f"cannot be written: {_reason(error)}", where=path) from None
+
+
+# -- one process at a time -------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def locked(path: str, *, patience: float = 10.0) -> Iterator[None]:
+    """Hold the file at `path` for this process alone, from loading to saving; BusyError after `patience` seconds.
+
+    The lock is on a neighbour (the file itself is replaced by saving), which goes with the last holder.
+    """
+    target = _target(path)
+    neighbour = target.with_name(f".{_short(target.name)}.lock")
+    end = time.monotonic() + patience
+    while True:
+        try:
+            handle = os.open(neighbour, os.O_RDWR | os.O_CREAT, PRIVATE)
+        except OSError as error:
+            raise WriteError(f"cannot be locked: {_reason(error)}", where=path) from None
+        if _try_lock(handle) and _is_still(neighbour, handle):
+            break
+        os.close(handle)
+        if time.monotonic() > end:
+            raise BusyError("another dpcalc process is using this file", where=path)
+        time.sleep(0.02)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            neighbour.unlink()
+        os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system: the last writer wins there
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _is_still(neighbour: Path, handle: int) -> bool:
+    """Whether the locked file is the one in the folder, and not one that its last holder has just removed."""
+    try:
+        return os.path.samestat(neighbour.stat(), os.fstat(handle))
+    except OSError:
+        return False
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_bytes(path: str, *, limit: int, what: str) -> bytes:
+    """The content of a file, or of standard input for `-`, if it is at most `limit` bytes; no more is ever read."""
+    name = "standard input" if path == STANDARD_STREAM else path
+    try:
+        if path == STANDARD_STREAM:
+            if sys.stdin is None:
+                raise InputError("is closed", where=name)
+            data = _read_up_to(sys.stdin.buffer, limit + 1)
+        else:
+            with Path(path).open("rb") as stream:
+                data = _read_up_to(stream, limit + 1)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"cannot be read: {_reason(error)}", where=ascii(name)[1:-1] if "\0" in name else name
+        ) from None
+    if len(data) > limit:
+        raise InputError(f"larger than the {_size(limit)} that {what} may have", where=name)
+    return data
+
+
+def _read_up_to(stream: BinaryIO, most: int) -> bytes:
+    pieces: list[bytes] = []
+    while most > 0:
+        piece = stream.read(min(most, _PIECE))
+        if not piece:
+            break
+        pieces.append(piece)
+        most -= len(piece)
+    return b"".join(pieces)
+
+
+def _size(count: int) -> str:
+    for unit, value in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= value:
+            return f"{count / value:g} {unit}"
+    return f"{count} bytes"
+
+
+def _reason(error: BaseException) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text)[:1].lower() + str(text)[1:200]

@@ -1,0 +1,209 @@
+"""The mixture of orders: a filter for (ε,δ) that charges RDP at many orders and need not know the best one beforehand.
+
+R_k = Σρ_t(α_k) is what the steps have spent at order α_k, and L the privacy loss of the run so far, either direction.
+With weights w_k that add up to 1, all fixed beforehand, a step may run iff after it, for every ℓ > ε,
+
+    δ · Σ_k w_k e^{(α_k−1)(ℓ−R_k)} ≥ 1 − e^{ε−ℓ}.
+
+**Then the run is (ε,δ)-DP.** M_k = e^{(α_k−1)(L−R_k)} is a non-negative supermartingale, so E M_k ≤ 1 whenever the run
+stops (Feldman, Zrnic 2021, Theorems 3.1 and 4.3; per record, Theorem 4.5). At L the condition says that
+(1 − e^{ε−L})₊ ≤ δ Σ_k w_k M_k, and the mean of the left is δ(ε), that of the right at most δ. ∎
+
+Two things come for free. If the steps' losses are surely at most b_t, L is at most Σb_t and only ℓ ≤ Σb_t need be
+checked: nothing at all while Σb_t ≤ ε, so basic composition costs no δ. A step that tells nothing at α_k makes R_k
+infinite: that weight is lost, and the rest stands.
+
+What looks alike and is unsound: to go on while *some* order is within the budget that alone gives (ε,δ). Two orders
+spend δ twice, on different outcomes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from dpcalc.arrays import Bools, Floats
+from dpcalc.errors import InputError
+
+# Orders that serve most runs. Small budgets need larger ones: see `Mixture.default`.
+ORDERS: tuple[float, ...] = (1.5, 2, 2.5, 3, 4, 5, 6, 8, 11, 16, 24, 36, 64, 128)
+
+_UNIT = 2.0**-53
+# Each exponent is a sum and product of five roundings, each relative to terms of the size that is charged.
+_ROUNDING = 16 * _UNIT
+# Bisections of the place of the minimum, within a bracket whose ends differ by less than a factor of 2^16.
+_HALVINGS = 26
+
+
+def renyi_room(orders: Floats, epsilon: float, delta: float) -> Floats:
+    """B(α,ε,δ): the RDP at each order that alone gives (ε,δ), since (1 − e^{ε−ℓ})₊ ≤ c_α e^{(α−1)(ℓ−ε)}.
+
+    c_α = (1/α)(1 − 1/α)^{α−1}. Negative where not even 0 is shown to be enough.
+    """
+    steep = orders - 1
+    room: Floats = epsilon + (math.log(delta) + np.log(orders)) / steep - np.log1p(-1 / orders)
+    return room
+
+
+def best_order(epsilon: float, delta: float, rdp: Callable[[Floats], Floats]) -> float:
+    """The order at which most repetitions of a plan, given by its RDP, fit into (ε,δ).
+
+    A hint to be fixed before the run, not a bound: any order is sound.
+    """
+    largest = min(max(512.0, 8 * math.log(1 / delta) / epsilon), 1e5)
+    low, high = math.log(0.01), math.log(largest - 1)
+    best = math.nan
+    for _ in range(6):
+        grid = np.linspace(low, high, 65)
+        orders = 1 + np.exp(grid)
+        spent = rdp(orders)
+        useful = np.isfinite(spent) & (spent > 0)
+        repetitions = np.where(useful, renyi_room(orders, epsilon, delta) / np.where(useful, spent, 1.0), -np.inf)
+        place = int(np.argmax(repetitions))
+        if not repetitions[place] > 0:
+            raise InputError(f"the plan has no order whose RDP can give ε = {epsilon:g} at δ = {delta:g}")
+        best, low, high = float(orders[place]), grid[max(place - 1, 0)], grid[min(place + 1, grid.size - 1)]
+    return best
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The filter for (ε,δ) that weighs several orders; what it may spend is decided by `allows`.
+
+    >>> gaussian = lambda steps: np.array(ORDERS) * steps * 0.05**2 / 2
+    >>> mixture = Mixture.default(3.0, 1e-5)
+    >>> mixture.allows(gaussian(149)), mixture.allows(gaussian(150))
+    (True, False)
+    """
+
+    epsilon: float
+    delta: float
+    orders: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.epsilon < math.inf and 0 < self.delta < 1):
+            raise InputError(f"expected ε in [0, inf) and δ in (0, 1), got {self.epsilon} and {self.delta}")
+        if not self.orders or len(self.orders) != len(self.weights):
+            raise InputError(f"expected one weight for each order, got {len(self.weights)} and {len(self.orders)}")
+        if not all(1 < order < math.inf for order in self.orders) or len(set(self.orders)) < len(self.orders):
+            raise InputError(f"expected different orders in (1, inf), got {self.orders}")
+        if not all(weight > 0 for weight in self.weights) or not abs(math.fsum(self.weights) - 1) <= 1e-9:
+            raise InputError(f"expected positive weights that add up to 1, got {self.weights}")
+
+    @classmethod
+    def default(cls, epsilon: float, delta: float, plan_order: float | None = None) -> Mixture:
+        """Equal weights on ORDERS and, for small ε, on their doubles; half of all weight on a plan's own best order."""
+        orders = list(ORDERS)
+        while epsilon > 0 and renyi_room(np.array(orders[-1:]), epsilon, delta / len(orders))[0] < 0.8 * epsilon:
+            orders.append(2 * orders[-1])
+        if plan_order is None:
+            return cls(epsilon, delta, tuple(orders), (1 / len(orders),) * len(orders))
+        others = tuple(order for order in orders if order != plan_order)
+        return cls(epsilon, delta, (plan_order, *others), (0.5, *(0.5 / len(others) for _ in others)))
+
+    def allows(self, spent: Floats, largest_loss: float = math.inf) -> bool:
+        """Whether the run may have spent this at each order, upper bounds of the step in question included.
+
+        `largest_loss` bounds the sum of the steps' losses; infinite where only RDP is known. NaN is never allowed.
+        """
+        return bool(self.allows_each(np.asarray(spent, dtype=np.float64)[:, None], np.array([largest_loss]))[0])
+
+    def allows_each(self, spent: Floats, largest_loss: Floats) -> Bools:
+        """`allows` for many runs at once: the columns of `spent`, and the entries of `largest_loss`."""
+        if len(spent) != len(self.orders):
+            raise InputError(f"expected what was spent at {len(self.orders)} orders, got {len(spent)}")
+        known = np.all(spent >= 0, axis=0) & (largest_loss >= 0)
+        # A divergence of 0 means that nothing was spent at all.
+        nothing = np.any(spent == 0, axis=0) | (largest_loss <= self.epsilon)
+        allowed: Bools = known & nothing
+        open_ones = np.flatnonzero(known & ~nothing)
+        if open_ones.size:
+            allowed[open_ones] = self._least_excess(spent[:, open_ones], largest_loss[open_ones]) >= 0
+        return allowed
+
+    @cached_property
+    def _steep(self) -> Floats:
+        return np.array(self.orders)[:, None] - 1
+
+    @cached_property
+    def _log_weights(self) -> Floats:
+        logs: Floats = np.log(np.array(self.weights))[:, None] + math.log(self.delta)
+        return logs - max(0.0, math.log(math.fsum(self.weights)))
+
+    def _least_excess(self, spent: Floats, largest_loss: Floats) -> Floats:
+        """A lower bound on the smallest log(left/right) over ε < ℓ ≤ `largest_loss`.
+
+        That function of ℓ is convex: a sum of exponentials on the left, and −log(1 − e^{−x}) for the right. So it lies
+        above its tangents at two points, left and right of its minimum, and these meet just below it.
+        """
+        count = spent.shape[1]
+        # The slope of the left lies between the smallest and the largest α − 1, which brackets the minimum.
+        low = np.full(count, math.log1p(1 / float(self._steep.max())) * (1 - 1e-9))
+        high = np.full(count, math.log1p(1 / float(self._steep.min())) * (1 + 1e-9))
+        end = np.minimum((largest_loss - self.epsilon) * (1 + _ROUNDING), high)
+        for _ in range(_HALVINGS):
+            middle = np.sqrt(low * high)
+            at = self._excess(middle, spent)
+            low = np.where(at.slope < -at.doubt, middle, low)
+            high = np.where(at.slope > at.doubt, middle, high)
+        left, right = self._excess(low, spent), self._excess(high, spent)
+        falling, rising, width = left.slope - left.doubt, right.slope + right.doubt, high - low
+        with np.errstate(invalid="ignore"):
+            reach = np.clip((left.value - right.value + rising * width) / (rising - falling), 0.0, width)
+            meeting = left.value + falling * reach - _ROUNDING * (np.abs(left.value) + np.abs(falling * width))
+        # Where the losses end before the minimum, the function falls up to their end.
+        last = self._excess(np.maximum(end, 1e-300), spent)
+        return np.where(last.slope + last.doubt <= 0, last.value, meeting)
+
+    def _excess(self, beyond: Floats, spent: Floats) -> _Excess:
+        """log(left/right) at ℓ = ε + `beyond`, rounded down, its slope, and how far that may be off."""
+        room = self.epsilon - spent
+        exponents = self._log_weights + self._steep * (beyond + room)
+        size = np.abs(self._log_weights) + self._steep * (beyond + np.abs(room))
+        exponents = np.where(np.isfinite(size), exponents - _ROUNDING * size, -np.inf)
+        top = exponents.max(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore", under="ignore"):
+            terms = np.exp(exponents - np.where(np.isfinite(top), top, 0.0))
+            total = terms.sum(axis=0)
+            right = np.log(-np.expm1(-beyond))
+            value = top + np.log(total) - right
+            value -= _ROUNDING * (len(exponents) + np.abs(top) + np.abs(right))
+            shares, falling = terms / total, 1 / np.expm1(beyond)
+            slope = (shares * self._steep).sum(axis=0) - falling
+            unsure = (shares * np.where(np.isfinite(size), size, 0.0)).sum(axis=0) + len(exponents)
+            doubt = 4 * _ROUNDING * (float(self._steep.max()) * unsure + falling)
+        return _Excess(value, slope, doubt)
+
+
+class _Excess(NamedTuple):
+    value: Floats
+    slope: Floats
+    doubt: Floats
+
+
+class DeltaSplit(NamedTuple):
+    """δ in two parts, fixed beforehand: `filter` for the filter's own (ε,δ′), `steps` for the δ_t of the steps."""
+
+    filter: float
+    steps: float
+
+
+def split_delta(delta: float, steps_share: float = 0.5) -> DeltaSplit:
+    """A split of δ for steps that are ε_t-DP, ρ_t-zCDP or μ_t-GDP only up to a δ_t of their own.
+
+    While Σδ_t ≤ δ″ and the rest of the steps passes a filter for (ε,δ′), the run is (ε, 1 − (1−δ′)(1−δ″))-DP.
+    Proof: P = (1−δ_t)P′ + δ_tP″ and Q likewise (for (ε_t,δ_t)-DP: Kairouz, Oh, Viswanath 2015), so with W = Π(1−δ_t)
+    along the path P ≥ WP′ and Q ≥ WQ′, and δ(ε) ≤ 1 − E_{P′}W(1 − (1−e^{ε−L′})₊) ≤ 1 − (1−δ″)(1−δ′). ∎
+    (Whitehouse, Ramdas, Rogers, Wu 2023 for the sum of both.) To let the steps use what they like of δ and keep the
+    rest for the filter is unsound: the two parts are then spent on different outcomes.
+    """
+    if not (0 < delta < 1 and 0 < steps_share < 1):
+        raise InputError(f"expected δ and its share in (0, 1), got {delta} and {steps_share}")
+    steps = delta * steps_share
+    return DeltaSplit((delta - steps) / (1 - steps) * (1 - 8 * _UNIT), steps)

@@ -1,0 +1,226 @@
+"""The one writer: whole or not at all, modes and links kept, streams written to, nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dpcalc import files
+from dpcalc.errors import BusyError, InputError, WriteError
+from dpcalc.files import PRIVATE, allocate, check_paths, locked, read_bytes, write_text, writing
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    path = tmp_path / "result.json"
+    path.write_text("old")
+    return path
+
+
+class TestWriting:
+    def test_a_failure_keeps_the_old_file_and_leaves_nothing_behind(self, old: Path) -> None:
+        with contextlib.suppress(RuntimeError), writing(str(old)) as stream:
+            stream.write(b"half of the new")
+            raise RuntimeError
+        assert old.read_text() == "old"
+        assert list(old.parent.iterdir()) == [old]
+
+    @pytest.mark.parametrize("step", ["fsync", "replace"])
+    def test_a_failing_system_call_is_a_write_error_that_names_the_file(
+        self, old: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    ) -> None:
+        def fail(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(files.os if step == "fsync" else files.Path, step, fail)
+        with pytest.raises(WriteError, match=r"result\.json: cannot be written: no space left"):
+            write_text(str(old), "new")
+        assert old.read_text() == "old"
+        assert list(old.parent.iterdir()) == [old]
+
+    def test_the_content_is_flushed_before_it_is_moved(self, old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls: list[str] = []
+        fsync, replace = os.fsync, Path.replace
+        monkeypatch.setattr(files.os, "fsync", lambda handle: (calls.append("fsync"), fsync(handle))[1])
+        monkeypatch.setattr(files.Path, "replace", lambda a, b: (calls.append("replace"), replace(a, b))[1])
+        write_text(str(old), "new")
+        assert calls[:2] == ["fsync", "replace"]
+        assert old.read_text() == "new"
+
+    @pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+    def test_an_existing_mode_is_kept(self, old: Path, mode: int) -> None:
+        old.chmod(mode)
+        write_text(str(old), "new")
+        assert (old.read_text(), mode_of(old)) == ("new", mode)
+
+    def test_new_files_obey_the_umask_and_private_ones_are_the_owners_alone(self, tmp_path: Path) -> None:
+        before = os.umask(0o027)
+        try:
+            write_text(str(tmp_path / "shared"), "")
+            write_text(str(tmp_path / "private"), "", mode=PRIVATE)
+        finally:
+            os.umask(before)
+        assert mode_of(tmp_path / "shared") == 0o640
+        assert mode_of(tmp_path / "private") == 0o600
+
+    def test_a_symbolic_link_is_followed(self, old: Path) -> None:
+        link = old.with_name("link")
+        link.symlink_to(old.name)
+        write_text(str(link), "new")
+        assert link.is_symlink()
+        assert old.read_text() == "new"
+
+    def test_a_fifo_is_written_to(self, tmp_path: Path) -> None:
+        fifo = tmp_path / "fifo"
+        os.mkfifo(fifo)
+        seen: list[bytes] = []
+        reader = threading.Thread(target=lambda: seen.append(fifo.read_bytes()))
+        reader.start()
+        write_text(str(fifo), "new")
+        reader.join(10)
+        assert seen == [b"new"]
+        assert stat.S_ISFIFO(fifo.stat().st_mode)
+
+    def test_a_device_is_written_to_and_stays_one(self) -> None:
+        write_text("/dev/null", "new")
+        assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+        with pytest.raises(WriteError, match="/dev/full: cannot be written"):
+            write_text("/dev/full", "new")
+
+    def test_what_a_killed_process_left_goes_with_the_next_write(self, old: Path) -> None:
+        code = (
+            "import sys, time; from dpcalc.files import writing\n"
+            "with writing(sys.argv[1]) as stream:\n"
+            "    stream.write(b'x'); stream.flush(); print(1, flush=True); time.sleep(60)"
+        )
+        child = subprocess.Popen([sys.executable, "-c", code, str(old)], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert len(list(old.parent.iterdir())) == 2
+        write_text(str(old), "while it runs")
+        assert len(list(old.parent.iterdir())) == 2
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        write_text(str(old), "new")
+        assert list(old.parent.iterdir()) == [old]
+
+    def test_a_name_as_long_as_the_system_allows(self, tmp_path: Path) -> None:
+        path = tmp_path / ("n" * 255)
+        write_text(str(path), "new")
+        assert path.read_text() == "new"
+
+
+class TestPathsBeforeAnyWork:
+    def test_two_outputs_on_one_file_are_refused_by_any_of_its_names(self, old: Path) -> None:
+        link = old.with_name("link")
+        link.symlink_to(old.name)
+        with pytest.raises(InputError, match="output and table are the same file"):
+            check_paths({"table": str(old), "output": str(link)}, {})
+        with pytest.raises(InputError, match="are the same file"):
+            check_paths({"a": str(old.with_name("new")), "b": f"{old.parent}/./new"}, {})
+
+    def test_an_output_that_is_an_input_is_refused(self, old: Path) -> None:
+        hard = old.with_name("hard")
+        hard.hardlink_to(old)
+        with pytest.raises(InputError, match="log and data are the same file"):
+            check_paths({"log": str(hard)}, {"data": str(old)})
+
+    def test_what_may_be_shared_is_let_be(self, old: Path) -> None:
+        check_paths({"a": "/dev/null", "b": "/dev/null", "c": "-", "d": None}, {"e": str(old), "f": str(old)})
+
+    @pytest.mark.parametrize(
+        ("name", "words"), [("no/x", "no folder"), (".", "is a folder"), ("a\0b", "not a file name")]
+    )
+    def test_what_cannot_be_written_is_found(self, tmp_path: Path, name: str, words: str) -> None:
+        with pytest.raises(InputError, match=words):
+            check_paths({"output": f"{tmp_path}/{name}"}, {})
+        assert not list(tmp_path.iterdir())
+
+
+class TestLocks:
+    def test_the_second_is_told_and_nothing_is_left(self, old: Path) -> None:
+        code = (
+            "import sys, time; from dpcalc.files import locked\n"
+            "with locked(sys.argv[1]):\n    print(1, flush=True); sys.stdin.read()"
+        )
+        child = subprocess.Popen([sys.executable, "-c", code, str(old)], stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+        assert child.stdout is not None
+        assert child.stdin is not None
+        child.stdout.readline()
+        with pytest.raises(BusyError, match="another dpcalc process"), locked(str(old), patience=0.1):
+            pass
+        child.stdin.close()
+        child.stdout.close()
+        child.wait()
+        with locked(str(old), patience=0.1):
+            pass
+        assert list(old.parent.iterdir()) == [old]
+
+    def test_no_update_is_lost_between_many(self, tmp_path: Path) -> None:
+        path = tmp_path / "count"
+        path.write_text("0")
+        code = (
+            "import sys; from pathlib import Path; from dpcalc.files import locked, write_text\n"
+            "for _ in range(20):\n"
+            "    with locked(sys.argv[1], patience=60):\n"
+            "        write_text(sys.argv[1], str(int(Path(sys.argv[1]).read_text()) + 1))"
+        )
+        children = [subprocess.Popen([sys.executable, "-c", code, str(path)]) for _ in range(4)]
+        assert [child.wait() for child in children] == [0] * 4
+        assert path.read_text() == "80"
+
+    def test_a_killed_holder_does_not_keep_the_lock(self, old: Path) -> None:
+        code = (
+            "import sys, time; from dpcalc.files import locked\n"
+            "with locked(sys.argv[1]):\n    print(1, flush=True); time.sleep(60)"
+        )
+        child = subprocess.Popen([sys.executable, "-c", code, str(old)], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        start = time.monotonic()
+        with locked(str(old), patience=30):
+            pass
+        assert time.monotonic() - start < 20
+
+
+class TestReading:
+    def test_no_more_is_read_than_is_allowed(self) -> None:
+        with pytest.raises(InputError, match="larger than the 3 MB that a grid may have"):
+            read_bytes("/dev/zero", limit=3_000_000, what="a grid")
+
+    def test_the_limit_itself_is_allowed(self, old: Path) -> None:
+        assert read_bytes(str(old), limit=3, what="a grid") == b"old"
+        with pytest.raises(InputError, match="2 bytes"):
+            read_bytes(str(old), limit=2, what="a grid")
+
+    @pytest.mark.parametrize("name", ["missing", ".", "a\0b"])
+    def test_what_cannot_be_read_is_said_with_its_name(self, tmp_path: Path, name: str) -> None:
+        with pytest.raises(InputError, match="cannot be read"):
+            read_bytes(f"{tmp_path}/{name}", limit=10, what="a grid")
+
+
+def test_space_is_allocated_before_it_is_needed(tmp_path: Path) -> None:
+    path = tmp_path / "log.npy"
+    allocate(str(path), 100_000)
+    found = path.stat()
+    assert (found.st_size, mode_of(path)) == (100_000, 0o600)
+    assert found.st_blocks * 512 >= 100_000
+    with pytest.raises(WriteError, match="cannot be written"):
+        allocate(str(tmp_path), 10)
