@@ -2,12 +2,17 @@
 
 
 class DpcalcError(Exception):
-    """A problem that is told in one or two lines: where, what was found, what is allowed."""
+    """A problem that is told in one or two lines: where, what was found, what is allowed.
+
+    `where` is a place in a file, or the name of a field; the command line tells the latter by its option.
+    """
 
     exit_code = 2
 
     def __init__(self, message: str, *, where: str | None = None) -> None:
         super().__init__(f"{where}: {message}" if where else message)
+        self.message = message
+        self.where = where
 
 
 class InputError(DpcalcError):

@@ -12,54 +12,108 @@ from dpcalc.errors import IncompatibleError
 Adjacency = Literal["add-remove", "replace-one"]
 Status = Literal["certified", "numerical", "approximate"]
 MuKind = Literal["exact", "upper", "approximate"]
+Quantity = Literal["epsilon", "delta", "mu", "rho", "advantage"]
+Outcome = Literal["within", "over", "unproved"]
 
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace-one")
 
 # From the strongest claim to the weakest: a combination is as weak as its weakest part.
-_STATUSES: tuple[Status, ...] = ("certified", "numerical", "approximate")
+STATUSES: tuple[Status, ...] = ("certified", "numerical", "approximate")
 
-# A limit is kept up to rounding in the last digits: 0.1 + 0.2 is within 0.3.
-_NOISE = 1e-12
+# Two numbers this close, relative to each other, are one number whose last digits were rounded: 0.1 + 0.2 is 0.3.
+LAST_DIGITS = 1e-14
 
 DEFAULT_ORDERS: tuple[float, ...] = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Risk:
+    """What an attacker can reach, from above: advantage, true positive rates, and the accuracy of the best guess.
+
+    `tpr_at_fpr` maps a false positive rate to the largest true positive rate; `bayes_accuracy` is how often the best
+    guess is right whether a record is in, if that has probability `prior` beforehand.
+    """
+
+    advantage: float
+    tpr_at_fpr: Mapping[str, float]
+    prior: float
+    bayes_accuracy: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
     """What holds, and on which conditions.
 
-    `epsilon` is a sound upper bound at `delta`; `epsilon_lower` and `epsilon_estimate` show how tight it is.
-    A field that a notion cannot give is None, and `warnings` says why.
+    `epsilon` is a sound upper bound at `delta`; `epsilon_lower` and `epsilon_estimate` show how tight it is. Where ε
+    was given and δ is the answer, `asks` says so and `delta_lower` is the bound from below. `theorem` is one citation
+    or several. A field that a notion cannot give is None, and `warnings` says why.
     """
 
     adjacency: Adjacency
     status: Status
     accountant: str
-    theorem: str
+    theorem: str | tuple[str, ...]
     epsilon: float | None = None
     delta: float | None = None
+    asks: Literal["epsilon", "delta"] = "epsilon"
     epsilon_lower: float | None = None
     epsilon_estimate: float | None = None
+    delta_lower: float | None = None
     mu: float | None = None
     mu_kind: MuKind | None = None
     rho: float | None = None
     rdp: tuple[tuple[float, float], ...] = ()
+    risk: Risk | None = None
+    certificate: Mapping[str, Any] | None = None
     sampler: str = "none"
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     mechanisms: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        numbers = (self.epsilon, self.delta, self.epsilon_lower, self.epsilon_estimate, self.mu, self.rho)
-        values = [*numbers, *(value for point in self.rdp for value in point)]
+        bounds = (self.epsilon, self.delta, self.epsilon_lower, self.epsilon_estimate, self.delta_lower)
+        values = [*bounds, self.mu, self.rho, *(value for point in self.rdp for value in point)]
         if any(value is not None and (math.isnan(value) or value < 0) for value in values):
             raise ValueError(f"Expected non-negative parameters in a guarantee, got {values}.")
         if (self.mu is None) != (self.mu_kind is None):
             raise ValueError("Expected mu and mu_kind to be given together.")
 
+    @property
+    def citations(self) -> tuple[str, ...]:
+        """What the numbers rest on, one theorem each."""
+        return (self.theorem,) if isinstance(self.theorem, str) else self.theorem
+
+    @property
+    def question(self) -> dict[str, float] | None:
+        """What was given: the δ at which to tell ε, or the ε at which to tell δ; None if neither was."""
+        given = "delta" if self.asks == "epsilon" else "epsilon"
+        value: float | None = getattr(self, given)
+        return None if value is None else {given: value}
+
+    def upper(self, quantity: str) -> float | None:
+        """The upper bound on a quantity; None if it is not known."""
+        if quantity == "advantage":
+            return None if self.risk is None else self.risk.advantage
+        value: float | None = getattr(self, quantity)
+        return value
+
+    def lower(self, quantity: str) -> float | None:
+        """A certified lower bound on a quantity; None if none is known."""
+        if quantity == self.asks:
+            return self.epsilon_lower if quantity == "epsilon" else self.delta_lower
+        return None
+
     def with_warnings(self, *messages: str) -> Guarantee:
-        """The same guarantee with more to be aware of."""
-        return replace(self, warnings=(*self.warnings, *messages))
+        """The same guarantee with more to be aware of, each thing once."""
+        return replace(self, warnings=tuple(dict.fromkeys((*self.warnings, *messages))))
+
+    def as_weak_as(self, *statuses: Status) -> Guarantee:
+        """The same numbers, trusted no more than the least of these: nothing about them is certified then."""
+        status = weakest_status([self.status, *statuses])
+        if status == self.status:
+            return self
+        kind: MuKind | None = None if self.mu is None else "approximate" if status == "approximate" else self.mu_kind
+        return replace(self, status=status, epsilon_lower=None, delta_lower=None, mu_kind=kind)
 
 
 def common_adjacency(adjacencies: Iterable[Adjacency]) -> Adjacency:
@@ -74,7 +128,21 @@ def common_adjacency(adjacencies: Iterable[Adjacency]) -> Adjacency:
 
 def weakest_status(statuses: Iterable[Status]) -> Status:
     """How much a combination may claim: as much as its weakest part."""
-    return max(statuses, key=_STATUSES.index, default="certified")
+    return max(statuses, key=STATUSES.index, default="certified")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A limit and whether it is kept: `value` is the bound that was compared, None if there is none.
+
+    `unproved` is neither kept nor broken for sure: the number is not certified, or not known.
+    """
+
+    quantity: Quantity
+    limit: float
+    outcome: Outcome
+    value: float | None
+    status: Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,22 +153,40 @@ class Budget:
     max_delta: float | None = None
     max_mu: float | None = None
     max_rho: float | None = None
+    max_advantage: float | None = None
 
-    def limits(self) -> dict[str, float]:
-        """The limits that were given, by their option names."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+    def limits(self) -> dict[Quantity, float]:
+        """The limits that were given, by the quantity that they limit."""
+        named: dict[Quantity, float | None] = {
+            "epsilon": self.max_epsilon,
+            "delta": self.max_delta,
+            "mu": self.max_mu,
+            "rho": self.max_rho,
+            "advantage": self.max_advantage,
+        }
+        return {quantity: limit for quantity, limit in named.items() if limit is not None}
 
-    def exceeded(self, guarantee: Guarantee) -> tuple[str, ...]:
-        """One line for each limit that is not shown to be kept; a quantity that is not known is not kept."""
-        lines = []
-        for name, limit in self.limits().items():
-            quantity = name.removeprefix("max_")
-            value: float | None = getattr(guarantee, quantity)
-            if value is None:
-                lines.append(f"{quantity} is not known for this result, so its limit {limit:g} is not shown to hold")
-            elif not value <= limit * (1 + _NOISE):
-                lines.append(f"{quantity} = {value:.6g} is over its limit {limit:g}")
-        return tuple(lines)
+    def judge(self, guarantee: Guarantee, certified: Guarantee | None = None) -> tuple[Verdict, ...]:
+        """A verdict on every limit. Only what is certified keeps a limit.
+
+        `certified` is a certified guarantee of the same release beside one that is not: it decides if it is there.
+        """
+        return tuple(_verdict(quantity, limit, guarantee, certified) for quantity, limit in self.limits().items())
+
+
+def _verdict(quantity: Quantity, limit: float, guarantee: Guarantee, certified: Guarantee | None) -> Verdict:
+    deciding = certified if certified is not None and guarantee.status != "certified" else guarantee
+    value, lower = deciding.upper(quantity), guarantee.lower(quantity)
+    if deciding.status == "certified" and value is not None:
+        outcome: Outcome = "over" if exceeds(value, limit) else "within"
+    else:
+        outcome = "over" if lower is not None and exceeds(lower, limit) else "unproved"
+    return Verdict(quantity=quantity, limit=limit, outcome=outcome, value=value, status=deciding.status)
+
+
+def exceeds(value: float, limit: float) -> bool:
+    """Whether a value is above a limit by more than rounding in the last digits."""
+    return not value <= limit * (1 + LAST_DIGITS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,16 +196,32 @@ class Section:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a command returns: a guarantee, its details, and how to show them."""
+    """What a command returns: a guarantee (or none), its details, and how to show them.
+
+    `headline` is the first line, the answer in words; without it the guarantee says its own. `facts` are labelled
+    lines below it, `curve` are (ε, δ) that hold all at once. `goal` is
+    whether what was aimed at is kept, where that is not a limit. `certified` is a certified guarantee beside one that
+    is not.
+    """
 
     command: str
-    guarantee: Guarantee
+    guarantee: Guarantee | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     headline: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
     sections: tuple[Section, ...] = ()
     records: tuple[Mapping[str, Any], ...] = ()
+    curve: tuple[tuple[float, float], ...] = ()
     budget: Budget = field(default_factory=Budget)
+    goal: Outcome | None = None
+    certified: Guarantee | None = None
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Whether each limit is kept."""
+        return () if self.guarantee is None else self.budget.judge(self.guarantee, self.certified)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 
@@ -29,24 +30,47 @@ class Range:
 # An upper bound on a probability that is positive but too small for doubles.
 SMALLEST = 5e-324
 
+# Nobody writes a number with more characters than this, and the time to read one grows with its length.
+_LONGEST = 400
+
 POSITIVE = Range(low=0, low_open=True)
 NON_NEGATIVE = Range(low=0)
 PROBABILITY = Range(low=0, high=1, low_open=True, high_open=True)
+PROBABILITY_OR_ZERO = Range(low=0, high=1, high_open=True)
 RATE = Range(low=0, high=1, low_open=True)
 AT_LEAST_ONE = Range(low=1)
 RENYI_ORDER = Range(low=1, low_open=True)
+
+
+# One dialect for options, specs and logs: ASCII digits, one point, one exponent, one fraction bar. A leading zero is
+# octal to some readers and decimal to others, so it is neither here.
+_DECIMAL = r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_NUMBER = re.compile(rf"{_DECIMAL}(?:/{_DECIMAL})?")
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number of the dialect."""
+    return len(text) <= _LONGEST and _NUMBER.fullmatch(text) is not None
 
 
 def parse_number(text: str, allowed: Range = Range()) -> float:  # noqa: B008 - Range is immutable
     """The value of `1e-5` or `256/60000`; raises ValueError with the text and the allowed range otherwise."""
     numerator, slash, denominator = text.partition("/")
     try:
+        if not is_number(text):
+            raise ValueError
         value = float(numerator) / float(denominator) if slash else float(numerator)
     except (ValueError, ZeroDivisionError, OverflowError):
-        raise ValueError(f"expected a number such as 0.5, 1e-5 or 256/60000, got {text!r}") from None
+        raise ValueError(f"expected a number such as 0.5, 1e-5 or 256/60000, got {_shown(text)}") from None
     if value not in allowed:
-        raise ValueError(f"expected a number in {allowed}, got {text}")
+        raise ValueError(f"expected a number in {allowed}, got {_shown(text, quoted=False)}")
     return value
+
+
+def _shown(text: str, *, quoted: bool = True) -> str:
+    """What was found, short and printable."""
+    short = text if len(text) <= 40 else f"{text[:37]}..."
+    return ascii(short) if not short.isprintable() else repr(short) if quoted else short
 
 
 def parse_whole(text: str, allowed: Range = AT_LEAST_ONE) -> int:

@@ -1,51 +1,72 @@
-"""A result as plain data: the JSON object that scripts read, and the rows that people read."""
+"""A result as plain data, and its numbers as text: upper bounds rounded up, lower bounds down, never the other way."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-from dpcalc.guarantee import Guarantee, Result, Section
+from dpcalc.guarantee import LAST_DIGITS, Guarantee, Result, Risk, Verdict, exceeds
 from dpcalc.version import __version__
 
 SCHEMA = "dpcalc/1"
 
-# Differences this small, relative to a value, are rounding in its last digits and not shown.
-_NOISE = 1e-11
+DIGITS = 4
+
+# Below this and from this on a number is written with an exponent.
+_SMALLEST_PLAIN, _LARGEST_PLAIN = -4, 6
+
+SYMBOLS = {"epsilon": "ε", "delta": "δ", "mu": "μ", "rho": "ρ", "advantage": "advantage"}
 
 
 def to_json(result: Result) -> dict[str, Any]:
     """The JSON object of the contract: infinity is the string "inf", NaN never appears."""
-    guarantee = result.guarantee
-    limits = result.budget.limits()
-    budget = {"within": not result.budget.exceeded(guarantee), **limits} if limits else None
-    document: dict[str, Any] = plain(
-        {
-            "schema": SCHEMA,
-            "command": result.command,
-            "version": __version__,
-            "epsilon": guarantee.epsilon,
-            "delta": guarantee.delta,
-            "epsilon_lower": guarantee.epsilon_lower,
-            "epsilon_estimate": guarantee.epsilon_estimate,
-            "mu": guarantee.mu,
-            "mu_kind": guarantee.mu_kind,
-            "rho": guarantee.rho,
-            "rdp": [{"order": order, "epsilon": epsilon} for order, epsilon in guarantee.rdp],
-            "adjacency": guarantee.adjacency,
-            "sampler": guarantee.sampler,
-            "guarantee": guarantee.status,
-            "accountant": guarantee.accountant,
-            "theorem": guarantee.theorem,
-            "assumptions": list(guarantee.assumptions),
-            "mechanisms": list(guarantee.mechanisms),
-            "budget": budget,
-            "warnings": list(guarantee.warnings),
-            "details": dict(result.details),
-        }
-    )
+    told = {"schema": SCHEMA, "command": result.command, "version": __version__}
+    guarantee = {} if result.guarantee is None else _guarantee(result.guarantee)
+    curve = [{"epsilon": epsilon, "delta": delta} for epsilon, delta in result.curve]
+    rest = {"budget": _budget(result), "curve": curve or None, "details": dict(result.details)}
+    document: dict[str, Any] = plain({**told, **guarantee, **rest})
     return document
+
+
+def _guarantee(guarantee: Guarantee) -> dict[str, Any]:
+    return {
+        "question": guarantee.question,
+        "epsilon": guarantee.epsilon,
+        "delta": guarantee.delta,
+        "epsilon_lower": guarantee.epsilon_lower,
+        "epsilon_estimate": guarantee.epsilon_estimate,
+        "delta_lower": guarantee.delta_lower,
+        "mu": guarantee.mu,
+        "mu_kind": guarantee.mu_kind,
+        "rho": guarantee.rho,
+        "rdp": [{"order": order, "epsilon": epsilon} for order, epsilon in guarantee.rdp],
+        "risk": None if guarantee.risk is None else _risk(guarantee.risk),
+        "adjacency": guarantee.adjacency,
+        "sampler": guarantee.sampler,
+        "guarantee": guarantee.status,
+        "accountant": guarantee.accountant,
+        "theorem": "; ".join(guarantee.citations),
+        "assumptions": list(guarantee.assumptions),
+        "mechanisms": list(guarantee.mechanisms),
+        "certificate": guarantee.certificate,
+        "warnings": list(guarantee.warnings),
+    }
+
+
+def _risk(risk: Risk) -> dict[str, Any]:
+    return {
+        "advantage": risk.advantage,
+        "tpr_at_fpr": dict(risk.tpr_at_fpr),
+        "bayes_accuracy": {"prior": risk.prior, "value": risk.bayes_accuracy},
+    }
+
+
+def _budget(result: Result) -> dict[str, Any] | None:
+    limits = {f"max_{quantity}": limit for quantity, limit in result.budget.limits().items()}
+    within = all(verdict.outcome == "within" for verdict in result.verdicts)
+    return {"within": within, **limits} if limits else None
 
 
 def plain(value: Any) -> Any:
@@ -64,101 +85,89 @@ def plain(value: Any) -> Any:
     return value
 
 
-def rounded_up(value: float | None, digits: int = 6) -> str:
+def rounded_up(value: float | None, digits: int = DIGITS) -> str:
     """An upper bound to so many significant digits, never below the value."""
-    return _rounded(value, digits, math.ceil)
+    return _rounded(value, digits, ROUND_CEILING)
 
 
-def rounded_down(value: float | None, digits: int = 6) -> str:
+def rounded_down(value: float | None, digits: int = DIGITS) -> str:
     """A lower bound to so many significant digits, never above the value."""
-    return _rounded(value, digits, math.floor)
+    return _rounded(value, digits, ROUND_FLOOR)
 
 
-def _rounded(value: float | None, digits: int, direction: Any) -> str:
-    from fractions import Fraction
+def written(value: float | None) -> str:
+    """A number that somebody gave, as short as it can be told: 1e-6, 0.05, 3."""
+    return "–" if value is None else _plain_text(Decimal(repr(float(value))).normalize()) if _is_number(value) else "∞"
 
+
+def upper_against(value: float | None, limit: float) -> str:
+    """An upper bound with as many digits as it takes to see on which side of a limit it is."""
+    for digits in range(DIGITS, 18):
+        text = rounded_up(value, digits)
+        if value is None or not _is_number(value) or exceeds(value, limit) == (Decimal(text) > Decimal(repr(limit))):
+            return text
+    return text
+
+
+def percentage(share: float, digits: int = 3) -> str:
+    """A share that is an upper bound, in percent, rounded up."""
+    return f"{rounded_up(100 * share, digits)} %"
+
+
+def _is_number(value: float) -> bool:
+    return math.isfinite(value)
+
+
+def _rounded(value: float | None, digits: int, direction: str) -> str:
+    """To so many digits in a direction; with fewer where the value is that number up to its last digits.
+
+    1.9993 is 2.000 from above and 2 is 2: the zeros say that something was rounded.
+    """
     if value is None:
         return "–"
-    if value == 0 or math.isinf(value):
-        return f"{value:g}".replace("inf", "∞")
-    exponent = math.floor(math.log10(abs(value))) - digits + 1
-    unit = Fraction(10) ** exponent
-    nearest = float(round(Fraction(value) / unit) * unit)
-    if abs(value - nearest) <= _NOISE * abs(value):  # 0.72 that came out as 0.7200000000000001 is 0.72
-        return f"{nearest:.{digits}g}"
-    return f"{float(direction(Fraction(value) / unit) * unit):.{digits}g}"
+    if value == 0 or not _is_number(value):
+        return "0" if value == 0 else "∞" if value > 0 else "-∞"
+    exact = Decimal(value)
+    unit = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    nearest = exact.quantize(unit, ROUND_HALF_EVEN)
+    if abs(exact - nearest) <= Decimal(LAST_DIGITS) * abs(exact):
+        return _plain_text(nearest.normalize())
+    found = exact.quantize(unit, direction)
+    if found.adjusted() > exact.adjusted():  # 9.9996 became 10.000: one digit fewer
+        found = found.quantize(unit.scaleb(1))
+    return _plain_text(found)
 
 
-def guarantee_rows(guarantee: Guarantee) -> list[tuple[str, str]]:
-    """What a person reads first: each number with what it is and how far it can be trusted."""
-    rows: list[tuple[str, str]] = []
-    if guarantee.epsilon is not None and guarantee.delta is not None:
-        at = f"δ = {rounded_up(guarantee.delta)}"
-        rows.append((f"ε at {at}", f"{rounded_up(guarantee.epsilon)}{_precision(guarantee)}"))
-    elif guarantee.epsilon is not None:
-        rows.append(("ε", rounded_up(guarantee.epsilon)))
-    if guarantee.mu is not None:
-        rows.append(("μ-GDP", f"{rounded_up(guarantee.mu)} ({guarantee.mu_kind})"))
-    if guarantee.rho is not None:
-        rows.append(("ρ-zCDP", rounded_up(guarantee.rho)))
-    shown = [(order, epsilon) for order, epsilon in guarantee.rdp if math.isfinite(epsilon)]
-    if shown:
-        wanted = [point for point in shown if point[0] in (2, 4, 8, 16, 32, 64)] or shown[:6]
-        rows.append(("RDP ε at order α", ", ".join(f"{rounded_up(e, 4)} (α={a:g})" for a, e in wanted)))
-    rows.append(("Neighbours", _NEIGHBOURS[guarantee.adjacency]))
-    if guarantee.sampler != "none":
-        rows.append(("Sampling", guarantee.sampler))
-    rows.append(("Trust", _STATUS[guarantee.status]))
-    rows.append(("Accountant", guarantee.accountant))
-    rows.extend(("Theorem", theorem) for theorem in guarantee.theorem.split("; "))
-    rows.extend(("Assumes", assumption) for assumption in guarantee.assumptions)
-    return rows
+def _plain_text(number: Decimal) -> str:
+    """Without an exponent where that is short, else 1e-6 and 1.235e8."""
+    if number == 0:
+        return "0"
+    if _SMALLEST_PLAIN <= number.adjusted() < _LARGEST_PLAIN:
+        return f"{number:f}"
+    sign, digits, _ = number.as_tuple()
+    tail = "".join(map(str, digits[1:]))
+    return f"{'-' if sign else ''}{digits[0]}{'.' if tail else ''}{tail}e{number.adjusted()}"
 
 
-_NEIGHBOURS = {
-    "add-remove": "add-remove: one record is added or removed",
-    "replace-one": "replace-one: one record is replaced by another",
-}
-_STATUS = {
-    "certified": "certified: every error is counted",
-    "numerical": "numerical: accurate, but its error is not bounded",
-    "approximate": "approximate: do not publish it as a guarantee",
-}
-
-
-def _precision(guarantee: Guarantee) -> str:
-    lower, upper = guarantee.epsilon_lower, guarantee.epsilon
-    if lower is None or upper is None or not math.isfinite(upper):
-        return ""
-    if upper - lower <= 1e-9 * upper:
-        return "  (exact)"
-    estimate = guarantee.epsilon_estimate
-    best = f", best estimate {estimate:.6g}" if estimate is not None else ""
-    return f"  (at least {rounded_down(lower)}{best})"
-
-
-def budget_section(result: Result) -> Section | None:
-    """The limits that were set and whether each is kept; None without limits."""
-    limits = result.budget.limits()
-    if not limits:
-        return None
-    rows = []
-    for name, limit in limits.items():
-        quantity = name.removeprefix("max_")
-        value = getattr(result.guarantee, quantity)
-        over = any(line.startswith(quantity) for line in result.budget.exceeded(result.guarantee))
-        rows.append((quantity, rounded_up(value), f"{limit:g}", "OVER" if over else "within"))
-    return Section(title="Budget", columns=("quantity", "value", "limit", "verdict"), rows=tuple(rows))
+def verdict_line(verdict: Verdict) -> str:
+    """A limit that is not kept, in words, with the number as the first line has it."""
+    name, limit = verdict.quantity, written(verdict.limit)
+    if verdict.value is None:
+        return f"{name} is not known for this result, so its limit {limit} is not shown to hold"
+    value = upper_against(verdict.value, verdict.limit)
+    if verdict.outcome == "over":
+        return f"{name} = {value} is over its limit {limit}"
+    return f"{name} = {value} is {verdict.status}, not certified, so its limit {limit} is not shown to hold"
 
 
 def csv_records(result: Result) -> tuple[Mapping[str, Any], ...]:
     """One row for each record of the result: those of a sweep, or the guarantee itself."""
     if result.records:
         return tuple(plain(record) for record in result.records)
-    wanted = ("epsilon", "delta", "epsilon_lower", "epsilon_estimate", "mu", "mu_kind", "rho")
+    numbers = ("epsilon", "delta", "epsilon_lower", "epsilon_estimate", "delta_lower", "mu", "mu_kind", "rho")
     described = ("adjacency", "sampler", "guarantee", "accountant", "theorem")
     document = to_json(result)
-    record = {key: document[key] for key in ("command", *wanted, *described)}
+    record = {key: document[key] for key in ("command", *numbers, *described) if key in document}
     if document["budget"]:
         record["within_budget"] = document["budget"]["within"]
     return (record,)

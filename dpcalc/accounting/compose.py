@@ -364,6 +364,8 @@ def _guarantee(parts: Parts, question: _Question, answer: _Answer) -> Guarantee:
         delta=question.delta if for_epsilon else answer.upper,
         epsilon_lower=answer.lower if for_epsilon else None,
         epsilon_estimate=answer.estimate if for_epsilon else None,
+        asks="epsilon" if for_epsilon else "delta",
+        delta_lower=None if for_epsilon else answer.lower,
         mu=mu,
         mu_kind=mu_kind,
         rho=composed_rho(parts),
@@ -392,9 +394,9 @@ def _sampler(parts: Parts) -> str:
     return " + ".join(_unique(mechanism.sampler() for mechanism, _ in parts))
 
 
-def _theorem(parts: Parts, accountant: str) -> str:
+def _theorem(parts: Parts, accountant: str) -> tuple[str, ...]:
     pairs = _unique(mechanism.theorem() for mechanism, _ in parts if mechanism.theorem())
-    return "; ".join((_THEOREMS[accountant], *pairs)) if accountant in ("pld", "rdp") else _THEOREMS[accountant]
+    return (_THEOREMS[accountant], *pairs) if accountant in ("pld", "rdp") else (_THEOREMS[accountant],)
 
 
 def _unique(lines: Any) -> tuple[str, ...]:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpcalc.cli.command import command
-from dpcalc.cli.options import AdjacencyChoice, Delta, number
+from dpcalc.cli.options import AdjacencyChoice, Curve, Deltas, number
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Result, Section
+from dpcalc.guarantee import Budget, Result, Section
 from dpcalc.numbers import NON_NEGATIVE, Range
-from dpcalc.report import rounded_up
 
 if TYPE_CHECKING:
     from dpcalc.spec.composition import Composition, Cost
     from dpcalc.spec.specification import Document
 
 _ROWS = 30
+
+DEFAULT_TOLERANCE = 1e-3
+
+# Accountants without a grid, whose answers no tolerance changes.
+_CLOSED = ("gdp", "rdp", "clt")
 
 
 class AccountantChoice(str, Enum):
@@ -48,13 +53,17 @@ AdjacencyOption = Annotated[
     AdjacencyChoice | None, typer.Option(help="Account under this one; specs that state another must convert.")
 ]
 Tolerance = Annotated[
-    float,
+    float | None,
     number(
         "--tolerance",
-        help="Largest relative gap to aim for between upper and lower bound.",
+        help="Largest relative gap to aim for between upper and lower bound; default 1e-3.",
         allowed=Range(low=1e-6, high=1),
     ),
 ]
+
+
+# δ of a curve that was not asked for point by point.
+_CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-12)
 
 
 @command(
@@ -64,31 +73,46 @@ def compose(
     *,
     spec: Specs = None,
     mechanism: Mechanisms = None,
-    delta: Delta = None,
+    delta: Deltas = None,
     epsilon: Annotated[
         float | None, number("--epsilon", help="ε at which to give δ (in place of --delta).", allowed=NON_NEGATIVE)
     ] = None,
+    curve: Curve = False,
     accountant: Accountant = AccountantChoice.auto,
     adjacency: AdjacencyOption = None,
-    tolerance: Tolerance = 1e-3,
+    tolerance: Tolerance = None,
+    limits: Budget,
 ) -> Result:
     """Compose mechanisms: ε at δ (or δ at ε), certified from above and below, and what each of them costs.
 
     SPEC lists mechanisms in YAML, or is the JSON that any dpcalc command printed. Several are composed together.
     """
-    from dpcalc.spec.composition import Question, compose_documents
     from dpcalc.spec.sources import read_documents
     from dpcalc.spec.specification import common_budget
 
+    if tolerance is not None and accountant.value in _CLOSED:
+        raise InputError(
+            f"has no effect on --accountant {accountant.value}, which has a closed form", where="tolerance"
+        )
     documents = read_documents(spec or (), mechanism or ())
+    budget = common_budget(documents, limits)
+    from dpcalc.spec.composition import Question, compose_documents
+
+    deltas, epsilon = asked(documents, delta or [], epsilon)
+    if curve and not deltas:
+        raise InputError("draws ε against δ; it does not go with a question for δ", where="curve")
     question = Question(
-        delta=asked_delta(documents, delta, epsilon),
+        delta=deltas[0] if deltas else None,
         epsilon=epsilon,
         accountant=accountant.value,
-        tolerance=tolerance,
+        tolerance=tolerance or DEFAULT_TOLERANCE,
     )
     composition = compose_documents(documents, question, adjacency.value if adjacency else None)
-    details: dict[str, Any] = {"mechanisms": [_cost(cost) for cost in composition.costs]}
+    points = [*deltas, *(_CURVE if curve else ())] if curve or len(deltas) > 1 else []
+    details: dict[str, Any] = {
+        "mechanisms": [_cost(cost) for cost in composition.costs],
+        "tolerance": question.tolerance,
+    }
     if composition.if_poisson is not None:
         shown = {"epsilon": composition.if_poisson.epsilon, "delta": composition.if_poisson.delta}
         details["if_poisson_sampled"] = {**shown, "holds": False}
@@ -96,24 +120,29 @@ def compose(
         command="compose",
         guarantee=composition.guarantee,
         details=details,
-        headline=_headline(composition),
-        sections=(_table(composition),),
-        budget=common_budget(documents),
+        sections=(_table(composition),) if len(composition.costs) > 1 else (),
+        curve=tuple(composition.curve(sorted(set(points), reverse=True))),
+        records=_records(composition),
+        budget=budget,
     )
 
 
-def asked_delta(documents: list[Document], delta: float | None, epsilon: float | None) -> float | None:
-    """The δ to give ε at: the option, or what the specs agree on; None if δ is what is asked for."""
-    from dpcalc.spec.specification import common_delta
+def asked(
+    documents: list[Document], deltas: Sequence[float], epsilon: float | None
+) -> tuple[list[float], float | None]:
+    """The δ to give ε at, several for a curve, or the ε to give δ at: the options, or what the documents agree on."""
+    from dpcalc.spec.specification import common_delta, common_epsilon
 
-    if epsilon is not None:
-        if delta is not None:
-            raise InputError("--delta asks for ε and --epsilon asks for δ; give one of them")
-        return None
-    delta = common_delta(documents) if delta is None else delta
-    if delta is None:
+    if epsilon is not None and deltas:
+        raise InputError("--delta asks for ε and --epsilon asks for δ; give one of them")
+    if epsilon is not None or deltas:
+        return list(deltas), epsilon
+    delta, epsilon = common_delta(documents), common_epsilon(documents)
+    if delta is None and epsilon is None:
         raise InputError("at which δ? Give --delta D (or --epsilon E for the δ at it), or delta: in the spec")
-    return delta
+    if delta is not None and epsilon is not None:
+        raise InputError("one file asks for ε at a δ, another for δ at an ε; give --delta or --epsilon")
+    return ([] if delta is None else [delta]), epsilon
 
 
 def _cost(cost: Cost) -> dict[str, Any]:
@@ -132,25 +161,38 @@ def _cost(cost: Cost) -> dict[str, Any]:
 def _table(composition: Composition) -> Section:
     """The costliest entries first; a long list is cut here, and whole in JSON."""
     costs = sorted(composition.costs, key=lambda cost: -(cost.share or 0.0))
-    rows = [
-        (
-            cost.entry.name,
-            cost.entry.type,
-            cost.entry.mechanism.sampler(),
-            f"{cost.entry.count:,}",
-            rounded_up(cost.epsilon),
-            "–" if cost.share is None else f"{cost.share:.1%}",
-        )
-        for cost in costs[:_ROWS]
+    rows: list[tuple[Any, ...]] = [
+        (cost.entry.name, _kind(cost), cost.entry.count, cost.epsilon, _percent(cost.share)) for cost in costs[:_ROWS]
     ]
     if len(costs) > _ROWS:
-        rows.append((f"and {len(costs) - _ROWS:,} more", "", "", "", "", ""))
-    columns = ("mechanism", "type", "sampling", "count", "its own ε", "share")
-    return Section(title="What each mechanism costs", columns=columns, rows=tuple(rows))
+        rows.append((f"and {len(costs) - _ROWS:,} more", "", "", "", ""))
+    columns = ("mechanism", "type", "count", "its own ε", "share")
+    note = "share: of the total Rényi divergence at the order that decides"
+    return Section(title="What each mechanism costs", columns=columns, rows=tuple(rows), note=note)
 
 
-def _headline(composition: Composition) -> str:
-    limiting = composition.limiting
-    if len(composition.costs) == 1 or not limiting.share:
-        return ""
-    return f"Most of the budget goes to {limiting.entry.name}: {limiting.share:.0%} of the privacy loss."
+def _kind(cost: Cost) -> str:
+    sampler = cost.entry.mechanism.sampler()
+    return cost.entry.type if sampler == "none" else f"{cost.entry.type}, {sampler}"
+
+
+def _percent(share: float | None) -> str:
+    """A share in whole percent, told apart from none and from all."""
+    if share is None:
+        return "–"
+    if 0 < share < 0.005:
+        return "< 1 %"
+    return f"{min(round(100 * share), 99) if share < 1 else 100} %"
+
+
+def _records(composition: Composition) -> tuple[dict[str, Any], ...]:
+    """The rows of CSV: the total, then every entry."""
+    guarantee = composition.guarantee
+    numbers = ("epsilon", "delta", "epsilon_lower", "epsilon_estimate", "delta_lower", "mu", "mu_kind", "rho")
+    described = {"guarantee": guarantee.status, "adjacency": guarantee.adjacency, "accountant": guarantee.accountant}
+    total = {key: getattr(guarantee, key) for key in numbers}
+    names = ("name", "type", "sampler", "count", "epsilon", "share")
+    return (
+        {"command": "compose", "name": "total", "sampler": guarantee.sampler, **total, **described},
+        *({"command": "compose", **{key: _cost(cost)[key] for key in names}} for cost in composition.costs),
+    )

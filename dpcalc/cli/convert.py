@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from dpcalc.cli.command import command
-from dpcalc.cli.options import AdjacencyChoice, Delta, number, parsed, whole
+from dpcalc.cli.options import AdjacencyChoice, Deltas, number, parsed, whole
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Result, Section
-from dpcalc.numbers import NON_NEGATIVE, RENYI_ORDER, Range, parse_number
-from dpcalc.report import rounded_up
+from dpcalc.guarantee import Result, Risk
+from dpcalc.numbers import NON_NEGATIVE, PROBABILITY_OR_ZERO, RENYI_ORDER, parse_number
 
 if TYPE_CHECKING:
     from dpcalc.notions import Notion
 
 _SOURCE = "What is known (give one)"
 _QUESTION = "What to compute"
-_DELTA_OR_NONE = Range(low=0, high=1, high_open=True)
 
 
 class RenyiPoint(NamedTuple):
@@ -45,7 +45,7 @@ class EpsilonDelta(NamedTuple):
     def parse(cls, text: str) -> EpsilonDelta:
         epsilon, comma, delta = text.partition(",")
         at = parse_number(epsilon, NON_NEGATIVE)
-        return cls(at, parse_number(delta, _DELTA_OR_NONE)) if comma else cls(at)
+        return cls(at, parse_number(delta, PROBABILITY_OR_ZERO)) if comma else cls(at)
 
 
 @command(example="dpcalc convert --gdp 1.2 --delta 1e-5")
@@ -61,7 +61,7 @@ def convert(
         EpsilonDelta | None,
         parsed("--dp", help="ε-DP or (ε,δ)-DP.", metavar="EPS[,DELTA]", parse=EpsilonDelta.parse, panel=_SOURCE),
     ] = None,
-    delta: Delta = None,
+    delta: Deltas = None,
     epsilon: Annotated[
         float | None, number("--epsilon", help="ε at which to give δ.", allowed=NON_NEGATIVE, panel=_QUESTION)
     ] = None,
@@ -73,27 +73,46 @@ def convert(
     adjacency: Annotated[
         AdjacencyChoice, typer.Option(help="Under which the statement was made; conversions keep it.")
     ] = AdjacencyChoice.add_remove,
+    prior: float,
 ) -> Result:
     """Convert between (ε,δ), μ-GDP, RDP, zCDP and trade-off curves.
 
     Every notion is told in all the others that follow from it: exactly where that is known, by the best published
     bound otherwise. What does not follow is left out, with the reason.
     """
+    from dpcalc.conversions.attack import bayes_accuracy
     from dpcalc.conversions.implied import convert as answer
 
     notion = _notion(gdp, rdp, zcdp, dp)
+    deltas = list(delta or [])
     guarantee, tradeoff = answer(
-        notion, delta=delta, epsilon=epsilon, orders=order or (), adjacency=adjacency.value, group=group
+        notion,
+        delta=deltas[0] if deltas else None,
+        epsilon=epsilon,
+        orders=order or (),
+        adjacency=adjacency.value,
+        group=group,
     )
-    advantage, rates = tradeoff["advantage"], tradeoff["tpr_at_fpr"]
-    headline = (
-        f"An attacker's best advantage (true minus false positive rate) is {rounded_up(advantage, 4)}: "
-        f"at 1% false positives it finds at most {rounded_up(100 * rates['0.01'], 4)}% of the members."
+    grouped = notion.group(group) if group > 1 else notion
+    risk = Risk(
+        advantage=tradeoff["advantage"],
+        tpr_at_fpr=tradeoff["tpr_at_fpr"],
+        prior=prior,
+        bayes_accuracy=bayes_accuracy(grouped.delta, prior),
     )
-    rows = tuple((rate, rounded_up(reached, 4)) for rate, reached in rates.items())
-    columns = ("false positive rate", "true positive rate")
-    section = Section(title="What an attacker can reach", columns=columns, rows=rows)
-    return Result(command="convert", guarantee=guarantee, details=tradeoff, headline=headline, sections=(section,))
+    return Result(
+        command="convert",
+        guarantee=replace(guarantee, risk=risk),
+        details=tradeoff,
+        curve=tuple(_curve(grouped, sorted(set(deltas), reverse=True))) if len(deltas) > 1 else (),
+    )
+
+
+def _curve(notion: Notion, deltas: list[float]) -> Iterator[tuple[float, float]]:
+    for delta in deltas:
+        epsilon = notion.epsilon(delta)
+        if epsilon is not None:
+            yield epsilon, delta
 
 
 def _notion(gdp: float | None, rdp: list[RenyiPoint] | None, zcdp: float | None, dp: EpsilonDelta | None) -> Notion:

@@ -130,9 +130,6 @@ def _result(comparison: Comparison) -> Result:
         command="exp-mech",
         guarantee=comparison.guarantee,
         details=details,
-        headline=comparison.verdict,
+        facts=(("compared", comparison.verdict),),
         sections=(Section(title="Bounds", columns=columns, rows=rows),),
     )
-
-
-app = exp_mech

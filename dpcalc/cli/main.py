@@ -10,21 +10,33 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from dpcalc.cli import streams
 from dpcalc.errors import DpcalcError
 from dpcalc.version import __version__
 
 # Name, and the line shown in `dpcalc --help`; dpcalc.cli.NAME holds the command NAME, imported when it is called.
 COMMANDS = {
-    "compose": "Certified ε, μ-GDP and RDP of a list of mechanisms.",
-    "calibrate": "Solve a list of mechanisms for one number, given a budget.",
-    "convert": "Between (ε,δ), μ-GDP, RDP, zCDP and trade-off curves.",
-    "filter": "Privacy filters and odometers on a log of gradient norms.",
-    "sgd-bound": "Last-iterate bounds for noisy gradient descent on convex losses.",
-    "exp-mech": "GDP bounds for the exponential mechanism and Langevin sampling.",
-    "train": "Private training with individual filters and online clipping.",
+    "compose": "ε of a list of mechanisms, certified from above and below",
+    "calibrate": "the noise, rate or count that keeps a list within a budget",
+    "convert": "the same guarantee as (ε,δ), μ-GDP, RDP, zCDP or attack risk",
+    "filter": "did an adaptive run keep its budget, and what did each lose",
+    "sgd-bound": "ε when only the last iterate of a convex run is released",
+    "exp-mech": "ε of the exponential mechanism and of Langevin sampling",
+    "train": "train a model privately and say what it cost",
 }
 
 INTERRUPTED = 130
+
+_HELP = """dpcalc: what do these differentially private mechanisms cost?
+
+{commands}
+
+  -h, --help   -V, --version   --install-completion   dpcalc COMMAND -h: more
+  Exit: 0 within budget, 1 over, 2 wrong input, 3 not certified
+Examples:
+  dpcalc compose examples/dp-sgd.yaml --max-epsilon 3
+  dpcalc convert --gdp 1.2 --delta 1e-5
+"""
 
 
 class LazyGroup(TyperGroup):
@@ -36,6 +48,8 @@ class LazyGroup(TyperGroup):
         self.commands.update({name: TyperCommand(name, help=line) for name, line in COMMANDS.items()})
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[:1] == ["help"] and len(args) > 1:
+            args = [*args[1:], "--help"]
         name, stand_in, rest = super().resolve_command(ctx, args)
         if stand_in is None or name is None:
             return name, stand_in, rest
@@ -43,9 +57,18 @@ class LazyGroup(TyperGroup):
         command: typer.Typer = getattr(import_module(f"dpcalc.cli.{word}"), word)
         return name, typer.main.get_command(command), rest
 
+    def get_help(self, _ctx: Any) -> str:
+        wide = max(map(len, COMMANDS))
+        return _HELP.format(commands="\n".join(f"  {name:{wide}}  {line}" for name, line in COMMANDS.items())).rstrip()
+
 
 # Plain help at the top: `dpcalc --help` must not wait for Rich. Each command has its own, drawn by Rich.
-app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    cls=LazyGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def _show_version(wanted: bool) -> None:
@@ -54,50 +77,103 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="Example: dpcalc convert --gdp 1.2 --delta 1e-5")
+@app.callback()
 def root(
     *,
-    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
+    version: bool = typer.Option(
+        False, "--version", "-V", callback=_show_version, is_eager=True, help="Show the version."
+    ),
 ) -> None:
     """Privacy budget calculator: what do these differentially private mechanisms cost?"""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 within budget, 1 over budget, 2 bad input, 3 not certified, 130 interrupted."""
+    streams.prepare()
+    given = sys.argv[1:] if arguments is None else arguments
     try:
         code = app(args=arguments, prog_name="dpcalc", standalone_mode=False) or 0
-    except typer.TyperException as error:
-        code = _report(_usage_message(error), 2)
     except DpcalcError as error:
-        code = _report(str(error), error.exit_code)
+        code = _report(error.message, error.exit_code, given, where=error.where)
+    except typer.TyperException as error:
+        code = _report(_usage_message(error), 2, given)
     except (KeyboardInterrupt, typer.Abort):
-        code = _report("interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our pipe has gone; leave quietly, also when Python flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = _report("interrupted", INTERRUPTED, given)
+    except (BrokenPipeError, SystemExit):
+        # The reader of our pipe has gone, while help was being printed; typer makes an exit code of it.
+        streams.abandon(sys.stdout)
         code = 0
     except MemoryError:
-        code = _report("out of memory: the input is too large for this machine", 2)
+        code = _report("out of memory: the input is too large for this machine", 2, given)
     except OSError as error:
-        code = _report(f"{error.filename or 'input/output'}: {error.strerror or error}", 2)
+        code = _report(error.strerror or str(error), 2, given, where=str(error.filename or "input/output"))
     except Exception as error:
         if os.environ.get("DPCALC_DEBUG"):
             raise
         message = f"internal error, nothing was certified ({type(error).__name__}: {error})"
-        code = _report(f"{message}; set DPCALC_DEBUG=1 for the details and please report it", 3)
-    sys.exit(code)
+        code = _report(f"{message}; set DPCALC_DEBUG=1 for the details and please report it", 3, given)
+    sys.exit(_flushed(code))
+
+
+def _flushed(code: int) -> int:
+    """The exit code, once what was printed has gone out: a full disk is an error, a reader that left is none."""
+    try:
+        streams.write("") if sys.stdout is not None else None
+    except DpcalcError as error:
+        streams.tell(f"dpcalc: {error}\n")
+        return error.exit_code
+    return code
 
 
 def _usage_message(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
-        typer.echo(context.get_help(), err=True)
+        streams.tell(context.get_help() + "\n")
         return "a command is needed"
     hint = f" (see {context.command_path} --help)" if context is not None else ""
-    return error.format_message().rstrip(".") + hint
+    return " ".join(error.format_message().split()).rstrip(".") + hint
 
 
-def _report(message: str, code: int) -> int:
-    sys.stdout.flush()
-    typer.echo(f"dpcalc: {message}", err=True)
+def _report(message: str, code: int, arguments: list[str], where: str | None = None) -> int:
+    """Tell an error: in words on stderr, and where a program listens as an object or an annotation on stdout."""
+    from dpcalc.cli.output import wrapped
+    from dpcalc.render.screen import printable
+
+    whole = printable(f"{where}: {message}" if where else message)
+    told = _for_programs(arguments, message, code, where)
+    try:
+        if told is not None:
+            streams.write(told)
+    except DpcalcError:
+        code = 3
+    streams.tell(wrapped(f"dpcalc: {whole}") + "\n")
     return code
+
+
+def _for_programs(arguments: list[str], message: str, code: int, where: str | None) -> str | None:
+    """The error in the format that was asked for, if that is one for programs."""
+    format = _asked_format(arguments)
+    if format == "json":
+        import json
+
+        from dpcalc.report import SCHEMA
+
+        error = {"exit": code, "where": where, "message": message}
+        return json.dumps({"schema": SCHEMA, "error": error}, indent=2) + "\n"
+    if format == "github":
+        from dpcalc.render.checks import annotation
+
+        return annotation("error", "dpcalc", f"{where}: {message}" if where else message) + "\n"
+    return None
+
+
+def _asked_format(arguments: list[str]) -> str:
+    """The format among arguments that may be wrong in every other respect."""
+    format = ""
+    for flag, value in zip(arguments, [*arguments[1:], ""], strict=False):
+        name, equals, attached = flag.partition("=")
+        if name in ("-f", "--format"):
+            format = attached if equals else value
+        elif flag.startswith("-f") and not flag.startswith("--"):
+            format = flag[2:]
+    return format

@@ -8,7 +8,16 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from dpcalc.numbers import AT_LEAST_ONE, NON_NEGATIVE, POSITIVE, PROBABILITY, Range, parse_number, parse_whole
+from dpcalc.numbers import (
+    AT_LEAST_ONE,
+    NON_NEGATIVE,
+    POSITIVE,
+    PROBABILITY,
+    PROBABILITY_OR_ZERO,
+    Range,
+    parse_number,
+    parse_whole,
+)
 
 T = TypeVar("T")
 
@@ -51,6 +60,8 @@ class Format(str, Enum):
     json = "json"
     csv = "csv"
     markdown = "markdown"
+    github = "github"
+    junit = "junit"
 
 
 class AdjacencyChoice(str, Enum):
@@ -63,26 +74,45 @@ class AdjacencyChoice(str, Enum):
 Delta = Annotated[
     float | None, number("--delta", help="δ at which to give ε, strictly between 0 and 1.", allowed=PROBABILITY)
 ]
+Deltas = Annotated[
+    list[float] | None,
+    number("--delta", help="δ at which to give ε; 0 asks for pure ε. Repeat for a curve.", allowed=PROBABILITY_OR_ZERO),
+]
+Curve = Annotated[bool, typer.Option("--curve", help="ε at δ from 1e-3 to 1e-12 too.")]
 
 _OUTPUT = "Output"
-_BUDGET = "Budget limits (exit code 1 when a limit is exceeded)"
+_BUDGET = "Budget limits (exit code 1 over, 3 not certified)"
 
 FormatOption = Annotated[
-    Format, typer.Option("--format", "-f", help="table, json, csv or markdown.", rich_help_panel=_OUTPUT)
+    Format | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="Default: by the name of --output, else table.",
+        show_default=False,
+        rich_help_panel=_OUTPUT,
+    ),
 ]
 OutputOption = Annotated[
     str | None,
     typer.Option("--output", "-o", help="Write to FILE, not the screen.", metavar="FILE", rich_help_panel=_OUTPUT),
 ]
-MaxEpsilon = Annotated[
-    float | None, number("--max-epsilon", help="Largest allowed ε.", allowed=NON_NEGATIVE, panel=_BUDGET)
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="The first line alone.", rich_help_panel=_OUTPUT)]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="All notions, orders and sources.", rich_help_panel=_OUTPUT)
 ]
-MaxDelta = Annotated[
-    float | None, number("--max-delta", help="Largest allowed δ.", allowed=NON_NEGATIVE, panel=_BUDGET)
+Prior = Annotated[
+    float,
+    number("--prior", help="Chance that a record is in, for the risk.", allowed=PROBABILITY, panel=_OUTPUT),
 ]
-MaxMu = Annotated[
-    float | None, number("--max-mu", help="Largest allowed μ (GDP).", allowed=NON_NEGATIVE, panel=_BUDGET)
-]
-MaxRho = Annotated[
-    float | None, number("--max-rho", help="Largest allowed ρ (zCDP).", allowed=NON_NEGATIVE, panel=_BUDGET)
-]
+
+
+def _limit(name: str, what: str) -> Any:
+    return number(f"--max-{name}", help=f"Largest allowed {what}.", allowed=NON_NEGATIVE, panel=_BUDGET)
+
+
+MaxEpsilon = Annotated[float | None, _limit("epsilon", "ε")]
+MaxDelta = Annotated[float | None, _limit("delta", "δ")]
+MaxMu = Annotated[float | None, _limit("mu", "μ (GDP)")]
+MaxRho = Annotated[float | None, _limit("rho", "ρ (zCDP)")]
+MaxAdvantage = Annotated[float | None, _limit("advantage", "advantage of an attacker")]

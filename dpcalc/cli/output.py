@@ -1,129 +1,82 @@
-"""Prints a result: a Rich table for people; JSON, CSV or Markdown for programs and documents."""
+"""Puts a result where it belongs: on the screen or into a file, warnings and broken limits on standard error."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
+import shutil
 import sys
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import TextIO
+import textwrap
 
-from dpcalc.guarantee import Result, Section
-from dpcalc.report import budget_section, csv_records, guarantee_rows, to_json
+from dpcalc.cli import streams
+from dpcalc.files import write_text
+from dpcalc.guarantee import Result
+from dpcalc.render import render
+from dpcalc.report import verdict_line
 
-_UNCUT = 1_000_000
+_STYLES = {"over": "bold red", "unproved": "bold yellow", "within": "bold green"}
 
 
-def emit(result: Result, format: str, output: str | None) -> None:
-    """Write the result where it belongs, warnings to stderr, and say there if the budget is exceeded."""
-    if format == "table" and output is None and sys.stdout.isatty():
-        _draw(result, sys.stdout, width=None)
+def emit(result: Result, format: str, output: str | None, *, quiet: bool = False, verbose: bool = False) -> None:
+    """Write the result, then what has to be said beside it; a limit that is not kept is said once on each stream."""
+    on_screen = output in (None, "-")
+    drawn = format == "table" and on_screen and _is_terminal(sys.stdout)
+    if drawn:
+        _draw(result, render(result, format, width=_columns(), quiet=quiet, verbose=verbose))
     else:
-        text = _RENDERERS[format](result)
-        if output is None or output == "-":
-            sys.stdout.write(text)
-            sys.stdout.flush()
+        text = render(result, format, quiet=quiet, verbose=verbose)
+        if on_screen:
+            streams.write(_plain_json(text) if format == "json" and not streams.can_write(text) else text)
         else:
-            write_atomically(Path(output), text)
-    for line in result.guarantee.warnings:
-        sys.stderr.write(f"warning: {line}\n")
-    for line in result.budget.exceeded(result.guarantee):
-        sys.stderr.write(f"over budget: {line}\n")
+            write_text(str(output), text)
+    if format not in ("github", "junit") or not on_screen:
+        tell_beside(result, verdicts=not drawn)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file that is either complete or not there: a temporary neighbour, then a rename."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise
+def tell_beside(result: Result, *, verdicts: bool) -> None:
+    """Warnings, and the limits that are not kept, on standard error."""
+    warnings = () if result.guarantee is None else result.guarantee.warnings
+    lines = [f"warning: {line}" for line in warnings]
+    if verdicts:
+        words = {"over": "over budget", "unproved": "not certified"}
+        lines += [f"{words[v.outcome]}: {verdict_line(v)}" for v in result.verdicts if v.outcome in words]
+    for line in lines:
+        streams.tell(wrapped(line) + "\n")
 
 
-def _sections(result: Result) -> list[Section]:
-    budget = budget_section(result)
-    rows = tuple(guarantee_rows(result.guarantee))
-    guarantee = Section(title=f"dpcalc {result.command}", columns=("", ""), rows=rows)
-    return [guarantee, *result.sections, *([budget] if budget else [])]
+def wrapped(line: str) -> str:
+    """A line for standard error: wrapped by words on a terminal, whole elsewhere."""
+    if not _is_terminal(sys.stderr):
+        return line
+    return textwrap.fill(line, _columns(), subsequent_indent="  ", break_long_words=False)
 
 
-def _draw(result: Result, stream: TextIO, *, width: int | None) -> None:
-    from rich import box
+def _is_terminal(stream: object) -> bool:
+    isatty = getattr(stream, "isatty", None)
+    return bool(isatty and isatty())
+
+
+def _columns() -> int:
+    from dpcalc.render.screen import NARROWEST
+
+    return max(shutil.get_terminal_size().columns, NARROWEST)
+
+
+def _draw(result: Result, text: str) -> None:
+    """On a terminal: the answer bold and in the colour of its verdict, through Rich, which obeys NO_COLOR."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    console = Console(file=stream, width=width, highlight=False, emoji=False, markup=False)
-    for section in _sections(result):
-        titled = any(section.columns)
-        table = Table(title=section.title, title_justify="left", box=box.ROUNDED, show_header=titled)
-        for column in section.columns:
-            table.add_column(column, overflow="fold")
-        for row in section.rows:
-            table.add_row(*(Text(_cell(value)) for value in row))
-        console.print(table)
-    if result.headline:
-        console.print(Text(result.headline))
+    outcomes = [verdict.outcome for verdict in result.verdicts]
+    style = next((_STYLES[outcome] for outcome in _STYLES if outcome in outcomes), "bold")
+    head, gap, rest = text.partition("\n\n")
+    console = Console(file=sys.stdout, highlight=False, emoji=False, markup=False, soft_wrap=True)
+    with console.capture() as capture:
+        console.print(Text(head, style=style), soft_wrap=True, end="")
+        console.print(Text(gap + rest if gap else "\n"), soft_wrap=True, end="")
+    streams.write(capture.get())
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _table(result: Result) -> str:
-    stream = io.StringIO()
-    _draw(result, stream, width=_UNCUT)
-    return stream.getvalue()
-
-
-def _json(result: Result) -> str:
+def _plain_json(text: str) -> str:
+    """The same object in ASCII, for an output that has no other letters."""
     import json
 
-    return json.dumps(to_json(result), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _csv(result: Result) -> str:
-    import csv
-
-    records = csv_records(result)
-    columns = list(dict.fromkeys(key for record in records for key in record))
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return stream.getvalue()
-
-
-def _markdown(result: Result) -> str:
-    parts = [_markdown_table(section) for section in _sections(result)]
-    return "\n".join([*parts, result.headline]).rstrip("\n") + "\n"
-
-
-def _markdown_table(section: Section) -> str:
-    header = section.columns if any(section.columns) else ("Quantity", "Value")
-    lines = [f"**{section.title}**", "", _markdown_row(header), _markdown_row(("---",) * len(header))]
-    return "\n".join([*lines, *(_markdown_row(row) for row in section.rows), ""])
-
-
-def _markdown_row(cells: tuple[object, ...]) -> str:
-    return "| " + " | ".join(_cell(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
-
-
-_RENDERERS: dict[str, Callable[[Result], str]] = {
-    "table": _table,
-    "json": _json,
-    "csv": _csv,
-    "markdown": _markdown,
-}
+    return json.dumps(json.loads(text), indent=2) + "\n"

@@ -275,6 +275,3 @@ def _solved(request: Request, target: float, *, unknown: str) -> Result:
     noise = analysis.setting.noise_multiplier if unknown == "noise_multiplier" else analysis.setting.sigma
     headline = f"The least noise within ε = {target:g} is {unknown.replace('_', ' ')} {rounded_up(noise)}."
     return single_result(analysis, solution={"solution": noise, "solved_for": unknown}, headline=headline)
-
-
-app = sgd_bound

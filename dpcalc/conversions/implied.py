@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,13 +30,14 @@ def convert(
     if group > 1:
         notion = notion.group(group)
     warnings = list(notion.reasons())
+    asks: Literal["epsilon", "delta"] = "epsilon" if epsilon is None else "delta"
     if delta is not None:
         epsilon = notion.epsilon(delta)
         if epsilon is None:
             warnings.append(f"ε is not given: {notion.name} says nothing at δ = {delta:g}, below its own δ.")
     elif epsilon is not None:
         delta = notion.delta(epsilon)
-    exact = epsilon if notion.exact else None
+    exact = (epsilon if asks == "epsilon" else delta) if notion.exact else None
     at = np.array(sorted({*DEFAULT_ORDERS, *orders}), dtype=np.float64)
     rdp = tuple((float(a), float(e)) for a, e in zip(at, notion.rdp(at), strict=True) if math.isfinite(e))
     beyond = sorted(set(orders) - {a for a, _ in rdp})
@@ -50,8 +51,10 @@ def convert(
         theorem=notion.theorem,
         epsilon=epsilon,
         delta=delta,
-        epsilon_lower=exact,
-        epsilon_estimate=exact,
+        asks=asks,
+        epsilon_lower=exact if asks == "epsilon" else None,
+        epsilon_estimate=exact if asks == "epsilon" else None,
+        delta_lower=exact if asks == "delta" else None,
         mu=mu,
         mu_kind=None if mu is None else notion.mu_kind,
         rho=notion.rho(),

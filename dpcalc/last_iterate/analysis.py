@@ -54,6 +54,7 @@ class Analysis:
             "tau": bound.tau,
             "best": bound.name,
             "bounds": [each.row() for each in self.evaluated],
+            "request": self.request.stored(),
         }
         if setting.algorithm != "sgd":
             details["epochs"] = setting.epochs

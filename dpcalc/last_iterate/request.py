@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
+from typing import Any
 
 from dpcalc.errors import InputError
 from dpcalc.last_iterate.schedule import Schedule
@@ -29,6 +30,15 @@ class Request:
     smoothness: float | None = None
     diameter: float | None = None
     schedule: Schedule | None = None
+
+    def stored(self) -> dict[str, Any]:
+        """The request as plain data, from which its result can be worked out again."""
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        if self.schedule is not None:
+            columns = (self.schedule.starts, self.schedule.learning_rates, self.schedule.sigmas)
+            rows = zip(*(column.tolist() for column in columns), strict=True)
+            given["schedule"] = [{"step": int(step), "lr": rate, "sigma": sigma} for step, rate, sigma in rows]
+        return {name: value for name, value in given.items() if value is not None}
 
     def setting(self) -> Setting:
         """The checked setting; on a schedule, its largest step size and smallest noise."""

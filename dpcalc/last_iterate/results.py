@@ -62,7 +62,7 @@ def sweep_result(sweep: Sweep, results: Sequence[tuple[float, Analysis]]) -> Res
         command=COMMAND,
         guarantee=worst.guarantee,
         details=details,
-        headline=f"The guarantee shown is the largest ε of the sweep; each value of {sweep.name} has its own row.",
+        facts=(("sweep", f"the guarantee shown is the largest ε; each value of {sweep.name} has its own row"),),
         sections=(Section(title=f"ε against {sweep.name}", columns=tuple(shown), rows=table),),
         records=tuple(rows),
     )

@@ -1,20 +1,21 @@
-"""Solves the one number of a spec that is marked `solve`, for a target ε."""
+"""Solves the one number of a spec that is marked `solve`, for a target."""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from dpcalc.accounting.calibrate import calibrate
 from dpcalc.accounting.compose import estimated_epsilon
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Adjacency, Guarantee, weakest_status
-from dpcalc.mechanisms.base import Mechanism
-from dpcalc.spec.composition import Question, compose_entries
+from dpcalc.guarantee import Adjacency, Guarantee
+from dpcalc.report import SYMBOLS, rounded_up, written
+from dpcalc.spec.composition import Part, Question, compose_entries, with_carried
 from dpcalc.spec.specification import Document
+from dpcalc.spec.targets import Target, search
 from dpcalc.spec.unknown import Unknown, find_unknown
 
 # Where the search for a value starts and how far it goes; noise is relative to the sensitivity.
@@ -42,46 +43,86 @@ class Calibrated:
     value: float
     key: str
     where: str
+    entry: str
+    rises: bool
     guarantee: Guarantee
     too_much: float
-    too_much_epsilon: float
+    too_much_epsilon: float | None
 
 
 def calibrate_documents(
-    documents: Sequence[Document], question: Question, epsilon: float, adjacency: Adjacency | None = None
+    documents: Sequence[Document],
+    question: Question,
+    targets: Sequence[Target],
+    adjacency: Adjacency | None = None,
 ) -> Calibrated:
-    """The value that keeps the composition within ε at the δ of the question, rounded to the safe side."""
-    delta = question.delta
-    assert delta is not None
+    """The value that keeps the composition within all targets, rounded to the safe side and certified."""
     unknown = find_unknown(documents, adjacency)
     build = functools.lru_cache(partial(_parts, unknown))
     try:
-        _expect_room(unknown, question, epsilon)
-        low, high = _bracket(unknown, lambda value: estimated_epsilon(build(value), delta, near=epsilon) / epsilon)
-        found = calibrate(
-            build,
-            epsilon=epsilon,
-            delta=delta,
-            increasing=unknown.field.more_means == "more loss",
-            low=low,
-            high=high,
-            integer=unknown.field.whole,
-            tolerance=question.tolerance,
-        )
+        _expect_room(unknown, question, targets)
+        if len(targets) == 1 and targets[0].quantity == "epsilon" and targets[0].at:
+            value, too_much, epsilon = _for_epsilon(unknown, build, question, targets[0])
+        else:
+            value, too_much, epsilon = _for_targets(unknown, build, question, targets)
     except InputError as error:
-        located = str(error).startswith(unknown.node.source)
-        raise InputError(str(error), where=None if located else unknown.node.where) from None
-    entries = unknown.entries(found.value)
-    guarantee = replace(
-        found.guarantee,
-        status=weakest_status([found.guarantee.status, *(entry.status for entry in entries)]),
-        mechanisms=tuple(entry.spec() for entry in entries),
+        raise InputError(error.message, where=error.where or unknown.node.where) from None
+    entries = unknown.entries(value)
+    return Calibrated(
+        value=int(value) if unknown.field.whole else value,
+        key=unknown.key,
+        where=unknown.node.path,
+        entry=entries[unknown.position].name,
+        rises=unknown.field.more_means == "more loss",
+        guarantee=with_carried(compose_entries(entries, question), documents),
+        too_much=too_much,
+        too_much_epsilon=epsilon,
     )
-    value = int(found.value) if unknown.field.whole else found.value
-    return Calibrated(value, unknown.key, unknown.node.path, guarantee, found.too_much, found.too_much_epsilon)
 
 
-def _parts(unknown: Unknown, value: float) -> list[tuple[Mechanism, int]]:
+def _for_epsilon(
+    unknown: Unknown, build: Callable[[float], list[Part]], question: Question, target: Target
+) -> tuple[float, float, float | None]:
+    """ε at δ: by estimates, which are quick, and a certified end."""
+    delta = target.at
+    assert delta is not None
+    relative = partial(_estimated, build, delta, target.limit)
+    low, high = _bracket(unknown, relative)
+    found = calibrate(
+        build,
+        epsilon=target.limit,
+        delta=delta,
+        increasing=unknown.field.more_means == "more loss",
+        low=low,
+        high=high,
+        integer=unknown.field.whole,
+        tolerance=question.tolerance,
+    )
+    return found.value, found.too_much, found.too_much_epsilon
+
+
+def _estimated(build: Callable[[float], list[Part]], delta: float, limit: float, value: float) -> float:
+    return estimated_epsilon(build(value), delta, near=limit) / limit
+
+
+def _for_targets(
+    unknown: Unknown, build: Callable[[float], list[Part]], question: Question, targets: Sequence[Target]
+) -> tuple[float, float, float | None]:
+    """Any other quantity, or several: by certified bounds alone."""
+
+    @functools.lru_cache
+    def ratio(value: float) -> float:
+        parts = build(value)
+        return max(target.measure(parts, question.tolerance) / target.limit for target in targets)
+
+    low, high = _bracket(unknown, ratio)
+    increasing = unknown.field.more_means == "more loss"
+    found = search(ratio, low=low, high=high, increasing=increasing, integer=unknown.field.whole)
+    epsilon = question.ask(build(found.too_much)).epsilon if question.delta is not None else None
+    return found.value, found.too_much, epsilon
+
+
+def _parts(unknown: Unknown, value: float) -> list[Part]:
     return [(entry.mechanism, entry.count) for entry in unknown.entries(value)]
 
 
@@ -102,8 +143,13 @@ def _bracket(unknown: Unknown, relative: Callable[[float], float]) -> tuple[floa
     return (math.floor(low), math.ceil(high)) if unknown.field.whole else (low, high)
 
 
-def _expect_room(unknown: Unknown, question: Question, epsilon: float) -> None:
-    """Raise if the other mechanisms alone are over the target."""
-    alone = compose_entries(unknown.others, question).epsilon if unknown.others else 0.0
-    if alone is None or alone > epsilon:
-        raise InputError(f"no solution: the other mechanisms alone have ε = {alone:.6g}, above {epsilon:g}")
+def _expect_room(unknown: Unknown, question: Question, targets: Sequence[Target]) -> None:
+    """Raise if the other mechanisms alone are over a target."""
+    others = [(entry.mechanism, entry.count) for entry in unknown.others]
+    for target in targets if others else ():
+        alone = target.measure(others, question.tolerance)
+        if alone > target.limit:
+            name, limit = SYMBOLS.get(target.quantity, "the true positive rate"), written(target.limit)
+            raise InputError(
+                f"no solution: the other mechanisms alone have {name} = {rounded_up(alone)}, above {limit}"
+            )

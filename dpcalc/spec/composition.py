@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
 from dpcalc.accounting.compose import Accountant, compose
 from dpcalc.conversions import rdp_epsilons
-from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee, weakest_status
+from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.report import rounded_up
 from dpcalc.spec.entries import Entry
@@ -33,9 +34,19 @@ class Question:
 
     def ask(self, parts: Sequence[Part]) -> Guarantee:
         """The guarantee of mechanisms composed."""
-        return compose(
-            parts, delta=self.delta, epsilon=self.epsilon, accountant=self.accountant, tolerance=self.tolerance
-        )
+        return _composed(tuple(parts), self)
+
+
+@lru_cache(maxsize=64)
+def _composed(parts: tuple[Part, ...], question: Question) -> Guarantee:
+    """Kept, since a result that is read back is composed to check it, and then again."""
+    return compose(
+        parts,
+        delta=question.delta,
+        epsilon=question.epsilon,
+        accountant=question.accountant,
+        tolerance=question.tolerance,
+    )
 
 
 @dataclass(frozen=True)
@@ -53,12 +64,16 @@ class Composition:
 
     guarantee: Guarantee
     costs: tuple[Cost, ...]
+    question: Question
     if_poisson: Guarantee | None = None
 
-    @property
-    def limiting(self) -> Cost:
-        """The entry that costs most."""
-        return max(self.costs, key=lambda cost: (cost.share or 0.0, cost.epsilon or 0.0))
+    def curve(self, deltas: Sequence[float]) -> Iterator[tuple[float, float]]:
+        """(ε, δ) at each δ, each as sound as the guarantee itself."""
+        parts = [(cost.entry.mechanism, cost.entry.count) for cost in self.costs]
+        for delta in deltas:
+            found = replace(self.question, delta=delta, epsilon=None).ask(parts).epsilon
+            if found is not None:
+                yield found, delta
 
 
 def read_entries(documents: Sequence[Document], asked: Adjacency | None) -> list[Entry]:
@@ -70,11 +85,15 @@ def read_entries(documents: Sequence[Document], asked: Adjacency | None) -> list
 def compose_entries(entries: Sequence[Entry], question: Question) -> Guarantee:
     """The guarantee of entries composed, as trustworthy as the least of them, and composable again."""
     guarantee = question.ask([(entry.mechanism, entry.count) for entry in entries])
-    return replace(
-        guarantee,
-        status=weakest_status([guarantee.status, *(entry.status for entry in entries)]),
-        mechanisms=tuple(entry.spec() for entry in entries),
-    )
+    guarantee = guarantee.as_weak_as(*(entry.status for entry in entries))
+    return replace(guarantee, mechanisms=tuple(entry.spec() for entry in entries))
+
+
+def with_carried(guarantee: Guarantee, documents: Sequence[Document]) -> Guarantee:
+    """The guarantee with what the documents' readers had to make sure of and to be aware of."""
+    assumptions = dict.fromkeys((*guarantee.assumptions, *(line for d in documents for line in d.assumptions)))
+    guarantee = replace(guarantee, assumptions=tuple(assumptions))
+    return guarantee.with_warnings(*(line for document in documents for line in document.warnings))
 
 
 def compose_documents(
@@ -83,13 +102,12 @@ def compose_documents(
     """The composition of all that the documents list."""
     entries = read_entries(documents, adjacency)
     guarantee = compose_entries(entries, question)
-    carried = dict.fromkeys((*guarantee.assumptions, *(line for d in documents for line in d.assumptions)))
-    guarantee = replace(guarantee, assumptions=tuple(carried))
+    guarantee = with_carried(guarantee, documents)
     if_poisson = None
     if any(entry.poisson for entry in entries):
         if_poisson = question.ask([entry.poisson or (entry.mechanism, entry.count) for entry in entries])
         guarantee = guarantee.with_warnings(_difference(guarantee, if_poisson, question))
-    return Composition(guarantee, _costs(entries, guarantee, question), if_poisson)
+    return Composition(guarantee, _costs(entries, guarantee, question), question, if_poisson)
 
 
 def _difference(guarantee: Guarantee, if_poisson: Guarantee, question: Question) -> str:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from dpcalc.errors import DpcalcError, InputError
-from dpcalc.guarantee import Adjacency, Status
+from dpcalc.guarantee import STATUSES, Adjacency, Status
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.spec.fields import Reader
 from dpcalc.spec.node import Node
@@ -17,8 +17,6 @@ from dpcalc.spec.sampling import RATE_KEYS, SCHEMES, Sampling, read_sampling
 from dpcalc.spec.types import ENTRY_TYPES, EntryType
 
 COMMON_KEYS = ("name", "type", "count", "guarantee", "sampling", *RATE_KEYS)
-
-STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 @dataclass(frozen=True)
@@ -57,9 +55,9 @@ def read_entry(node: Node, adjacency: Adjacency) -> Entry:
         mechanism = _mechanism(entry, kind, sampling, adjacency)
         poisson = _poisson(entry, kind, sampling, adjacency)
     except DpcalcError as error:
-        if str(error).startswith(node.source):
+        if error.where is not None:
             raise
-        raise type(error)(str(error), where=node.where) from None
+        raise type(error)(error.message, where=node.where) from None
     return Entry(
         mechanism=mechanism,
         count=count * steps,

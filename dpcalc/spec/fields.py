@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
-from dpcalc.numbers import NON_NEGATIVE, POSITIVE, RATE, RENYI_ORDER, Range, parse_number, parse_whole
+from dpcalc.numbers import NON_NEGATIVE, POSITIVE, RATE, RENYI_ORDER, Range, is_number, parse_number, parse_whole
 from dpcalc.spec.node import Node, one_of
 
 SOLVE = "solve"
@@ -16,9 +15,6 @@ SOLVE = "solve"
 # Whole numbers up to here are told apart by the arithmetic.
 _MOST = 1e15
 _COUNT = Range(low=1, high=_MOST)
-_DECIMAL = r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?"
-_NUMBER = re.compile(rf"{_DECIMAL}(/{_DECIMAL})?", re.ASCII)
-_OCTAL_LOOKING = re.compile(r"[+-]?0\d", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,7 @@ def read_number(node: Node, known: Field) -> float:
     quoted = not node.plain and "/" not in text
     if text == SOLVE:
         node.fail(f"expected {what}, got solve, which is for dpcalc calibrate")
-    if quoted or not _NUMBER.fullmatch(text) or _OCTAL_LOOKING.match(text):
+    if quoted or not is_number(text):
         node.fail(f"expected {what}, such as {'100' if known.whole else '0.5, 1e-5 or 256/60000'}, got {node.found()}")
     try:
         return parse_whole(text, known.allowed) if known.whole else parse_number(text, known.allowed)
@@ -124,8 +120,3 @@ class Reader:
         if not given or not self.has(forms[given[0]][0]):
             self.node.fail(f"{choices} is missing")
         return given[0]
-
-
-def keys_of(*groups: Iterable[str]) -> tuple[str, ...]:
-    """The keys of several groups, each once."""
-    return tuple(dict.fromkeys(key for group in groups for key in group))

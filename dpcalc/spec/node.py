@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from dpcalc.errors import InputError
+from dpcalc.numbers import parse_number
 
 Content: TypeAlias = "str | list[Node] | dict[str, Node]"
 
@@ -45,6 +46,21 @@ class Node:
         text = self.content if len(self.content) <= 40 else f"{self.content[:37]}..."
         shown = repr(text) if text.isprintable() else ascii(text)
         return shown if self.plain else f"the quoted text {shown}"
+
+    def data(self) -> Any:
+        """What stands here as plain values: numbers where a number was written without quotes."""
+        if isinstance(self.content, dict):
+            return {key: value.data() for key, value in self.content.items()}
+        if isinstance(self.content, list):
+            return [value.data() for value in self.content]
+        if not self.plain:
+            return self.content
+        if self.content in (*MISSING_WORDS, "true", "false"):
+            return {"true": True, "false": False}.get(self.content)
+        try:
+            return int(self.content) if self.content.lstrip("-").isdigit() else parse_number(self.content)
+        except ValueError:
+            return self.content
 
     def mapping(self, what: str) -> dict[str, Node]:
         """The content as a mapping of keys; `what` completes "expected …"."""

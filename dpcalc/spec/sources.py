@@ -13,17 +13,39 @@ from dpcalc.spec.text import MAX_BYTES, decode, parse
 
 STANDARD_INPUT = "-"
 
+_DEEPEST = 20
+_MOST_FILES = 1000
+
 
 def read_documents(paths: Sequence[str], inline: Sequence[str]) -> list[Document]:
-    """The specs at paths (`-` is standard input), and inline entries as one more."""
+    """The specs at paths (`-` is standard input) with what they include, and inline entries as one more."""
     if not paths and not inline:
-        raise InputError("there is nothing to account for: give a SPEC file, - for standard input, or -m MECH")
+        raise InputError("there is nothing to account for: give a SPEC file, - for standard input, or a mechanism")
     if list(paths).count(STANDARD_INPUT) > 1:
         raise InputError("standard input (-) can be read only once")
-    documents = [read_document(parse(*_text(path))) for path in paths]
+    documents = [document for path in paths for document in _with_included(path, ())]
     if inline:
-        documents.append(Document(entries=tuple(parse_inline(text) for text in inline)))
+        entries = tuple(parse_inline(text) for text in inline)
+        documents.append(Document(entries=entries, name="the command line"))
     return documents
+
+
+def _with_included(path: str, above: tuple[Path, ...]) -> list[Document]:
+    """The spec at a path, after those it includes; `above` are the files that include it."""
+    here = Path(path).resolve() if path != STANDARD_INPUT and "\0" not in path else Path(path)
+    document = read_document(parse(*_text(path)))
+    found: list[Document] = []
+    for node in document.include:
+        name = node.text("the path of a spec")
+        inner = Path(name) if path == STANDARD_INPUT else Path(path).parent / name
+        if inner.resolve() in (*above, here):
+            node.fail(f"includes itself by way of {name}")
+        if len(above) == _DEEPEST:
+            node.fail(f"is included {_DEEPEST} levels deep")
+        found += _with_included(str(inner), (*above, here))
+        if len(found) > _MOST_FILES:
+            node.fail(f"more than {_MOST_FILES} files are included")
+    return [*found, document]
 
 
 def _text(path: str) -> tuple[str, str]:

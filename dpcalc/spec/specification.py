@@ -7,30 +7,37 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from dpcalc.errors import DpcalcError, IncompatibleError, InputError
-from dpcalc.guarantee import ADJACENCIES, Adjacency, Budget, Status
-from dpcalc.numbers import NON_NEGATIVE, PROBABILITY
-from dpcalc.report import SCHEMA
-from dpcalc.spec.entries import STATUSES, Entry, read_entry
+from dpcalc.guarantee import ADJACENCIES, Adjacency, Budget, Quantity, Status
+from dpcalc.numbers import NON_NEGATIVE, PROBABILITY_OR_ZERO
+from dpcalc.report import written
+from dpcalc.spec.entries import Entry, read_entry
 from dpcalc.spec.fields import Field, Reader, read_number
 from dpcalc.spec.node import MISSING_WORDS, Node
 
-_TOP_KEYS = ("adjacency", "delta", "budget", "mechanisms")
-_BUDGET_KEYS = ("epsilon", "delta", "mu", "rho")
+_TOP_KEYS = ("adjacency", "delta", "budget", "include", "mechanisms")
+_BUDGET_KEYS: tuple[Quantity, ...] = ("epsilon", "delta", "mu", "rho", "advantage")
 
-# The commands whose `mechanisms` are what was accounted for; the others give back the guarantee itself.
-_LISTS_MECHANISMS = ("compose", "calibrate")
+# What only a result has: a file with one of these that does not say `schema` has lost it.
+_RESULT_KEYS = ("schema", "command", "version", "guarantee", "accountant", "theorem", "details")
 
 
 @dataclass(frozen=True)
 class Document:
-    """One spec: what it lists and under which conditions, not yet made into mechanisms."""
+    """One spec: what it lists and under which conditions, not yet made into mechanisms.
+
+    `delta` and `epsilon` are what it asks at, `name` is what people call it, `include` the files it names.
+    """
 
     entries: tuple[Node, ...]
     adjacency: Adjacency | None = None
     delta: float | None = None
+    epsilon: float | None = None
     budget: Budget = field(default_factory=Budget)
     status: Status = "certified"
     assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    name: str = ""
+    include: tuple[Node, ...] = ()
 
     def read(self, adjacency: Adjacency) -> list[Entry]:
         """The entries under an adjacency, converted to it where that is proved."""
@@ -57,23 +64,29 @@ def _converted(entry: Entry, node: Node, adjacency: Adjacency) -> Entry:
 
 
 def read_document(root: Node) -> Document:
-    """The spec or the JSON result at the root of a file."""
+    """The spec or the JSON result at the root of a file; a result is checked against what its mechanisms give."""
     content = root.content
     if isinstance(content, str) and root.plain and content in MISSING_WORDS:
         root.fail("the spec is empty; it needs a list of mechanisms")
     values = root.mapping("a mapping with a list of mechanisms")
-    if "schema" in values:
-        return _read_result(root)
+    if any(key in values for key in _RESULT_KEYS):
+        from dpcalc.spec.results import read_result
+
+        return read_result(root)
     root.only_keys(_TOP_KEYS, "a spec")
+    include = tuple(values["include"].items("a list of files")) if "include" in values else ()
     return Document(
-        entries=_entries(root),
-        adjacency=_adjacency(values["adjacency"]) if "adjacency" in values else None,
-        delta=read_number(values["delta"], Field(PROBABILITY)) if "delta" in values else None,
+        entries=() if include and "mechanisms" not in values else read_entries_of(root),
+        adjacency=read_adjacency(values["adjacency"]) if "adjacency" in values else None,
+        delta=read_number(values["delta"], Field(PROBABILITY_OR_ZERO)) if "delta" in values else None,
         budget=_budget(values["budget"]) if "budget" in values else Budget(),
+        name=root.source,
+        include=include,
     )
 
 
-def _entries(root: Node) -> tuple[Node, ...]:
+def read_entries_of(root: Node) -> tuple[Node, ...]:
+    """The nodes of a spec's or a result's `mechanisms`."""
     values = root.mapping("a spec")
     if "mechanisms" not in values:
         root.fail("mechanisms is missing: a list of entries such as {type: gaussian, noise_multiplier: 1.1}")
@@ -83,7 +96,8 @@ def _entries(root: Node) -> tuple[Node, ...]:
     return tuple(entries)
 
 
-def _adjacency(node: Node) -> Adjacency:
+def read_adjacency(node: Node) -> Adjacency:
+    """The adjacency that stands here."""
     return cast(Adjacency, node.word(ADJACENCIES))
 
 
@@ -94,28 +108,6 @@ def _budget(node: Node) -> Budget:
     if not limits:
         node.fail(f"the budget is empty; it may limit {', '.join(_BUDGET_KEYS)}")
     return Budget(**limits)
-
-
-def _read_result(root: Node) -> Document:
-    """The JSON of a dpcalc command: its mechanisms, adjacency and δ, and what its reader must make sure of."""
-    values = root.mapping("a result")
-    values["schema"].word((SCHEMA,))
-    if "adjacency" not in values:
-        root.fail("adjacency is missing from the result")
-    command = values["command"].text("a command") if "command" in values else ""
-    status: Status = "certified"
-    if command not in _LISTS_MECHANISMS and "guarantee" in values:
-        status = cast(Status, values["guarantee"].word(STATUSES))
-    delta = values.get("delta")
-    usable = delta is not None and delta.content not in (*MISSING_WORDS, "0", "0.0")
-    assumptions = values["assumptions"].items("a list") if "assumptions" in values else []
-    return Document(
-        entries=_entries(root),
-        adjacency=_adjacency(values["adjacency"]),
-        delta=read_number(delta, Field(PROBABILITY)) if delta is not None and usable else None,
-        status=status,
-        assumptions=tuple(item.text("an assumption") for item in assumptions),
-    )
 
 
 def common_adjacency(documents: Sequence[Document], asked: Adjacency | None) -> Adjacency:
@@ -131,16 +123,34 @@ def common_adjacency(documents: Sequence[Document], asked: Adjacency | None) -> 
 
 def common_delta(documents: Sequence[Document]) -> float | None:
     """The δ that the documents agree on; None if none states one."""
-    stated = sorted({document.delta for document in documents if document.delta is not None})
-    if len(stated) > 1:
-        raise InputError(f"the specs state different deltas ({', '.join(f'{d:g}' for d in stated)}); give --delta")
-    return stated[0] if stated else None
+    return _agreed("delta", [document.delta for document in documents])
 
 
-def common_budget(documents: Sequence[Document]) -> Budget:
-    """Every limit that a document sets, the smallest where several set one."""
-    limits: dict[str, float] = {}
+def common_epsilon(documents: Sequence[Document]) -> float | None:
+    """The ε at which all documents that ask for δ ask for it; None if none does."""
+    return _agreed("epsilon", [document.epsilon for document in documents])
+
+
+def _agreed(field: str, stated: Sequence[float | None]) -> float | None:
+    values = sorted({value for value in stated if value is not None})
+    if len(values) > 1:
+        shown = ", ".join(map(written, values))
+        raise InputError(f"the specs state different {field}s ({shown}); say which one is meant", where=field)
+    return values[0] if values else None
+
+
+def common_budget(documents: Sequence[Document], given: Budget | None = None) -> Budget:
+    """Every limit that a document sets; `given` wins, and documents that contradict each other raise."""
+    limits: dict[Quantity, float] = dict(given.limits()) if given is not None else {}
+    stated: dict[Quantity, tuple[float, str]] = {}
     for document in documents:
-        for name, limit in document.budget.limits().items():
-            limits[name] = min(limit, limits.get(name, limit))
-    return Budget(**limits)
+        for quantity, limit in document.budget.limits().items():
+            other, name = stated.setdefault(quantity, (limit, document.name))
+            if other != limit and quantity not in limits:
+                raise InputError(
+                    f"conflicting limits on {quantity}: {written(other)} in {name}, {written(limit)} in "
+                    f"{document.name}; say which one holds",
+                    where=f"max_{quantity}",
+                )
+    found = {quantity: limit for quantity, (limit, _) in stated.items()} | limits
+    return Budget(**{f"max_{quantity}": limit for quantity, limit in found.items()})

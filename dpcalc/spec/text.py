@@ -73,6 +73,12 @@ def _unique(source: str) -> Any:
     return mapping
 
 
+def from_data(data: Any, source: str) -> Node:
+    """The nodes of plain values, as if they had been read from JSON."""
+    text = json.dumps(data, ensure_ascii=False)
+    return _from_json(json.loads(text, parse_float=_Number, parse_int=_Number), source, "", MAX_DEPTH)
+
+
 def _from_json(data: Any, source: str, path: str, depth: int) -> Node:
     if depth == 0:
         raise InputError(f"nested deeper than {MAX_DEPTH} levels", where=source)

@@ -1,0 +1,59 @@
+"""A result for continuous integration: annotations of a GitHub workflow, and JUnit's XML."""
+
+from __future__ import annotations
+
+from xml.sax.saxutils import escape, quoteattr
+
+from dpcalc.guarantee import Result, Verdict
+from dpcalc.render.words import answer
+from dpcalc.report import SYMBOLS, verdict_line, written
+
+_LEVELS = {"within": "notice", "over": "error", "unproved": "error"}
+
+
+def as_annotations(result: Result) -> str:
+    """One line that GitHub shows beside the run: a notice, or an error where a limit is not kept; then the warnings."""
+    outcomes = {verdict.outcome for verdict in result.verdicts}
+    level = "error" if outcomes - {"within"} else "notice"
+    lines = [annotation(level, f"dpcalc {result.command}", answer(result))]
+    warnings = () if result.guarantee is None else result.guarantee.warnings
+    lines += [annotation("warning", f"dpcalc {result.command}", line) for line in warnings]
+    return "\n".join(lines) + "\n"
+
+
+def annotation(level: str, title: str, message: str) -> str:
+    """A workflow command; what would end its property or line is escaped as the runner expects."""
+    text = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return f"::{level} title={title.replace('%', '%25').replace(':', '%3A').replace(',', '%2C')}::{text}"
+
+
+def as_junit(result: Result) -> str:
+    """A test case for every limit, or one for the answer: failed where over, an error where not certified."""
+    cases = [_case(result, verdict) for verdict in result.verdicts]
+    cases = cases or [f"    <testcase classname={_attribute(result)} name={quoteattr(_xml(answer(result)))}/>"]
+    outcomes = [verdict.outcome for verdict in result.verdicts]
+    counts = f'tests="{len(cases)}" failures="{outcomes.count("over")}" errors="{outcomes.count("unproved")}"'
+    body = "\n".join(cases)
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f"<testsuites {counts}>\n  <testsuite name={_attribute(result)} {counts}>\n{body}\n"
+        f"    <system-out>{escape(_xml(answer(result)))}</system-out>\n  </testsuite>\n</testsuites>\n"
+    )
+
+
+def _case(result: Result, verdict: Verdict) -> str:
+    name = quoteattr(f"{SYMBOLS[verdict.quantity]} within {written(verdict.limit)}")
+    head = f"    <testcase classname={_attribute(result)} name={name}"
+    if verdict.outcome == "within":
+        return f"{head}/>"
+    tag = "failure" if verdict.outcome == "over" else "error"
+    return f"{head}><{tag} message={quoteattr(_xml(verdict_line(verdict)))}/></testcase>"
+
+
+def _attribute(result: Result) -> str:
+    return quoteattr(f"dpcalc {result.command}")
+
+
+def _xml(text: str) -> str:
+    """The text without characters that XML cannot hold."""
+    return "".join(c if c.isprintable() or c in " \t\n" else "\ufffd" for c in text)

@@ -1,0 +1,41 @@
+"""A result for documents and pull requests: Markdown with its verdict, numbers, conditions, warnings and date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from dpcalc.guarantee import Result, Section
+from dpcalc.render.screen import cell
+from dpcalc.render.words import answer, conditions, numbers
+from dpcalc.version import __version__
+
+
+def as_markdown(result: Result) -> str:
+    """The same as the screen, verbose, as Markdown."""
+    facts = [*numbers(result, verbose=True), *conditions(result, verbose=True)]
+    guarantee = Section(title="", columns=("", ""), rows=tuple(facts))
+    curve = Section(title="", columns=("δ", "ε"), rows=tuple((delta, epsilon) for epsilon, delta in result.curve))
+    tables = [guarantee, *result.sections, *([curve] if result.curve else [])]
+    parts = [f"**{_escaped(answer(result))}**", *(_table(table) for table in tables)]
+    warnings = () if result.guarantee is None else result.guarantee.warnings
+    parts += [f"> **Warning:** {_escaped(line)}" for line in warnings]
+    parts.append(f"dpcalc {__version__} {result.command}, {date.today().isoformat()}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(section: Section) -> str:
+    header = section.columns if any(section.columns) else ("Quantity", "Value")
+    lines = [_row(header), _row(("---",) * len(header)), *(_row(row) for row in section.rows)]
+    title = [f"**{_escaped(section.title)}**", ""] if section.title else []
+    note = ["", _escaped(section.note)] if section.note else []
+    return "\n".join([*title, *lines, *note])
+
+
+def _row(cells: Sequence[object]) -> str:
+    return "| " + " | ".join(_escaped(cell(value)) for value in cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    """Text that stays text: no cell ends early, no HTML begins."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

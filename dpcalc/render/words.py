@@ -1,0 +1,150 @@
+"""A result in words: the answer with its verdict, what is known about it, what must hold and where it comes from."""
+
+from __future__ import annotations
+
+import math
+
+from dpcalc.guarantee import Guarantee, Result, Verdict
+from dpcalc.report import SYMBOLS, percentage, rounded_down, rounded_up, upper_against, written
+
+Fact = tuple[str, str]
+
+NEIGHBOURS = {"add-remove": "one record added or removed", "replace-one": "one record replaced by another"}
+_NOT_CERTIFIED = {
+    "numerical": "accurate, but its error is not bounded",
+    "approximate": "no bound: do not publish it as a guarantee",
+}
+_SHOWN_ORDERS = (2, 4, 8, 16, 32, 64)
+
+
+def answer(result: Result) -> str:
+    """The first line: the number that was asked for, where it holds, and the verdict on every limit."""
+    verdicts, guarantee = list(result.verdicts), result.guarantee
+    line = result.headline.rstrip(".")
+    if not line and guarantee is not None:
+        about = [each for each in verdicts if each.quantity == guarantee.asks and each.status == guarantee.status]
+        verdicts = [each for each in verdicts if each not in about[:1]]
+        line = _answer(guarantee, about[0] if about else None)
+    return line + "".join(f"; {_amount(verdict, guarantee)}{_judged(verdict)}" for verdict in verdicts)
+
+
+def _answer(guarantee: Guarantee, verdict: Verdict | None) -> str:
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    judged = "" if verdict is None else _judged(verdict)
+    if guarantee.asks == "delta":
+        shown = rounded_up(delta) if verdict is None or verdict.value is None else upper_against(delta, verdict.limit)
+        return f"δ = {shown} at ε = {written(epsilon)}{judged}"
+    if epsilon is None:
+        if guarantee.mu is not None:
+            return f"μ = {rounded_up(guarantee.mu)}; at which δ? ε is not given without one{judged}"
+        return f"ε is not known{judged}" if delta is None else f"no finite ε is known at δ = {written(delta)}{judged}"
+    shown = rounded_up(epsilon) if verdict is None or verdict.value is None else upper_against(epsilon, verdict.limit)
+    at = "" if delta is None else " without any δ" if delta == 0 else f" at δ = {written(delta)}"
+    return f"ε = {shown}{at}{judged}"
+
+
+def _amount(verdict: Verdict, guarantee: Guarantee | None) -> str:
+    """A number that a limit was compared with; it says so if it is not the one that was asked for."""
+    symbol = SYMBOLS[verdict.quantity]
+    if verdict.value is None:
+        return f"{symbol} is not known"
+    beside = "certified " if guarantee is not None and verdict.status != guarantee.status else ""
+    return f"{beside}{symbol} = {upper_against(verdict.value, verdict.limit)}"
+
+
+def _judged(verdict: Verdict) -> str:
+    limit = written(verdict.limit)
+    if verdict.outcome == "within":
+        return f", within the limit {limit}"
+    if verdict.outcome == "unproved":
+        why = "" if verdict.value is None else f" ({verdict.status}, not certified)"
+        return f", NOT SHOWN to be within the limit {limit}{why}"
+    value = verdict.value
+    excess = "" if value is None or not math.isfinite(value) else f" by {rounded_up(value - verdict.limit, 3)}"
+    return f", OVER the limit {limit}{excess}"
+
+
+def numbers(result: Result, *, verbose: bool) -> list[Fact]:
+    """What is known about the answer: how far it can be trusted, the same in other notions, and the risk."""
+    guarantee = result.guarantee
+    if guarantee is None:
+        return list(result.facts)
+    facts: list[Fact] = [(guarantee.status, _interval(guarantee))]
+    if result.certified is not None and guarantee.status != "certified":
+        facts.append(("certified", f"ε ≤ {rounded_up(result.certified.epsilon)}, which limits are checked against"))
+    facts += result.facts
+    also = _also(guarantee, verbose)
+    if also:
+        facts.append(("same as", also))
+    if guarantee.risk is not None:
+        facts.append(("attacker", _attacker(guarantee)))
+    if verbose:
+        facts += _more(guarantee)
+    return facts
+
+
+def _interval(guarantee: Guarantee) -> str:
+    symbol = SYMBOLS[guarantee.asks]
+    upper, lower = guarantee.upper(guarantee.asks), guarantee.lower(guarantee.asks)
+    neighbours = NEIGHBOURS[guarantee.adjacency]
+    if guarantee.status != "certified":
+        return f"{_NOT_CERTIFIED[guarantee.status]}; {neighbours}"
+    if upper is None:
+        return neighbours
+    if lower is None or not math.isfinite(upper):
+        return f"{symbol} ≤ {rounded_up(upper)}; {neighbours}"
+    if upper - lower <= 1e-9 * upper:
+        return f"exactly; {neighbours}"
+    return f"{rounded_down(lower)} ≤ {symbol} ≤ {rounded_up(upper)}; {neighbours}"
+
+
+def _also(guarantee: Guarantee, verbose: bool) -> str:
+    """The other notions, where they say something: a μ or ρ above ε does not."""
+    asked = guarantee.epsilon if guarantee.asks == "epsilon" else None
+    enough = math.inf if verbose or asked is None else asked
+    found = []
+    if guarantee.mu is not None and guarantee.mu <= enough:
+        kind = "" if guarantee.mu_kind == "exact" else f" ({guarantee.mu_kind})"
+        found.append(f"{rounded_up(guarantee.mu)}-GDP{kind}")
+    if guarantee.rho is not None and guarantee.rho <= enough:
+        found.append(f"{rounded_up(guarantee.rho)}-zCDP")
+    return "; ".join(found)
+
+
+def _attacker(guarantee: Guarantee) -> str:
+    risk = guarantee.risk
+    assert risk is not None
+    shares = [percentage(reached) for reached in risk.tpr_at_fpr.values()]
+    alarms = [written(100 * float(rate)) for rate in risk.tpr_at_fpr]
+    text = f"finds ≤ {', '.join(shares)} of members at {', '.join(alarms)} % false alarms"
+    text += f"; advantage ≤ {rounded_up(risk.advantage, 3)}"
+    if risk.prior != 0.5:
+        text += f"; guesses right ≤ {percentage(risk.bayes_accuracy, 4)} of the time at prior {written(risk.prior)}"
+    return text
+
+
+def _more(guarantee: Guarantee) -> list[Fact]:
+    facts = []
+    finite = [(order, epsilon) for order, epsilon in guarantee.rdp if math.isfinite(epsilon)]
+    wanted = [point for point in finite if point[0] in _SHOWN_ORDERS] or finite[:6]
+    if wanted:
+        facts.append(("RDP", ", ".join(f"{rounded_up(epsilon)} at order {order:g}" for order, epsilon in wanted)))
+    if guarantee.epsilon_estimate is not None and guarantee.epsilon_lower != guarantee.epsilon:
+        facts.append(("estimate", f"ε ≈ {guarantee.epsilon_estimate:.6g}"))
+    if guarantee.sampler != "none":
+        facts.append(("sampling", guarantee.sampler))
+    facts.append(("accountant", guarantee.accountant))
+    return facts
+
+
+def conditions(result: Result, *, verbose: bool) -> list[Fact]:
+    """What the reader must make sure of, then the sources: the first, or all of them."""
+    guarantee = result.guarantee
+    if guarantee is None:
+        return []
+    facts = [("holds if" if i == 0 else "", line) for i, line in enumerate(guarantee.assumptions)]
+    first, *others = guarantee.citations
+    if verbose:
+        return [*facts, ("by", first), *(("", other) for other in others)]
+    more = f"; -v for {len(others)} more" if others else ""
+    return [*facts, ("by", first + more)]

@@ -1,0 +1,279 @@
+"""Results that are read back: recomputed from what they list, their own numbers only compared.
+
+A result is a text that anybody may have edited, so nothing in it is believed that can be worked out again. Its
+mechanisms, adjacency and assumptions go into what is asked now; a number that they do not bear out is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from dpcalc.errors import CertificationError, InputError
+from dpcalc.guarantee import STATUSES, Budget, Guarantee, Status, weakest_status
+from dpcalc.numbers import NON_NEGATIVE, PROBABILITY_OR_ZERO, RENYI_ORDER, Range
+from dpcalc.report import SCHEMA, plain, rounded_up, written
+from dpcalc.spec.fields import Field, read_number
+from dpcalc.spec.node import MISSING_WORDS, Node
+from dpcalc.spec.specification import Document, read_adjacency, read_entries_of
+from dpcalc.version import __version__
+
+if TYPE_CHECKING:
+    from dpcalc.spec.entries import Entry
+
+# Every command whose result can be composed, with what its details must have to be its own.
+_DETAILS: Mapping[str, str] = {
+    "compose": "mechanisms",
+    "calibrate": "solution",
+    "convert": "advantage",
+    "filter": "limit",
+    "sgd-bound": "request",
+    "exp-mech": "bounds",
+    "train": "settings",
+}
+
+# Commands whose mechanisms follow from their details: a function from those, as plain data, to the guarantee.
+_FROM_DETAILS: Mapping[str, str] = {"sgd-bound": "dpcalc.last_iterate.recompute:guarantee_of"}
+
+# Commands that compose by the same accountants as a recomputation.
+_COMPOSED = ("compose", "calibrate")
+
+# How far two bounds on one number may differ, besides their tolerance, by the same accountants and by others.
+_APART = 2e-3
+_BY_OTHERS = 0.05
+# Numbers that a closed form gives twice.
+_SAME = 1e-6
+
+_DEFAULT_TOLERANCE = 1e-3
+_LIMITS = ("max_epsilon", "max_delta", "max_mu", "max_rho", "max_advantage")
+
+
+def read_result(root: Node) -> Document:
+    """The JSON of a dpcalc command as a spec: what it lists, once its claims have been checked."""
+    claim = _Claim.read(root)
+    asked = claim.question()
+    document = Document(
+        entries=read_entries_of(root),
+        adjacency=read_adjacency(claim.values["adjacency"]),
+        budget=_budget(claim),
+        status=claim.status,
+        assumptions=claim.lines("assumptions"),
+        warnings=claim.lines("warnings"),
+        name=root.source,
+        delta=asked.get("delta"),
+        epsilon=asked.get("epsilon"),
+    )
+    recomputed = _recomputed(claim, document)
+    _compare(claim, recomputed)
+    return replace(document, assumptions=tuple(dict.fromkeys((*document.assumptions, *recomputed.assumptions))))
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """What a result says, as nodes that know where they stand."""
+
+    root: Node
+    values: Mapping[str, Node]
+    command: str
+    status: Status
+
+    @classmethod
+    def read(cls, root: Node) -> _Claim:
+        """The fields every result has; one that is missing is an error that names it."""
+        values = root.mapping("a result")
+        for key in ("schema", "command", "guarantee", "adjacency", "mechanisms"):
+            if key not in values:
+                root.fail(f"{key} is missing from the result")
+        values["schema"].word((SCHEMA,))
+        command = values["command"].word(_DETAILS)
+        return cls(root, values, command, cast(Status, values["guarantee"].word(STATUSES)))
+
+    def details(self) -> Mapping[str, Node]:
+        """The details, which must be those of this command."""
+        needed = _DETAILS[self.command]
+        found = self.values.get("details")
+        details = found.mapping("details") if found is not None else {}
+        if needed not in details:
+            self.root.fail(f"details.{needed} is missing, without which a {self.command} result cannot be recomputed")
+        return details
+
+    def number(self, key: str, allowed: Range = NON_NEGATIVE) -> float | None:
+        """The number of a field; None where it is null or absent, infinity where it says so."""
+        return _number(self.values.get(key), allowed)
+
+    def lines(self, key: str) -> tuple[str, ...]:
+        """A list of sentences."""
+        items = self.values[key].items("a list of sentences") if key in self.values else []
+        return tuple(item.text("a sentence") for item in items)
+
+    def question(self) -> dict[str, float]:
+        """What was asked: δ for ε, or ε for δ; results of the first edition asked for ε."""
+        asked = self.values.get("question")
+        if asked is not None and isinstance(asked.content, dict):
+            asked.only_keys(("delta", "epsilon"), "a question")
+            for key, node in asked.content.items():
+                value = _number(node, PROBABILITY_OR_ZERO if key == "delta" else NON_NEGATIVE)
+                if value is not None and self.number(key) != value:
+                    self._field(key).fail(f"expected {written(value)}, which the question asks at")
+            found = {key: _number(node, NON_NEGATIVE) for key, node in asked.content.items()}
+            return {key: value for key, value in found.items() if value is not None}
+        delta = self.number("delta", PROBABILITY_OR_ZERO)
+        return {} if not delta else {"delta": delta}
+
+    def _field(self, key: str) -> Node:
+        return self.values.get(key, replace(self.root, path=key))
+
+    def refuse(self, key: str, message: str) -> None:
+        """Stop at a field."""
+        self._field(key).fail(message)
+
+
+def _number(node: Node | None, allowed: Range) -> float | None:
+    if node is None or (node.plain and node.content in MISSING_WORDS):
+        return None
+    if node.content == "inf":
+        return float("inf")
+    return read_number(node, Field(allowed))
+
+
+def _budget(claim: _Claim) -> Budget:
+    node = claim.values.get("budget")
+    if node is None or not isinstance(node.content, dict):
+        return Budget()
+    node.only_keys(("within", *_LIMITS), "a budget")
+    return Budget(**{key: _number(value, NON_NEGATIVE) for key, value in node.content.items() if key in _LIMITS})
+
+
+def _recomputed(claim: _Claim, document: Document) -> Guarantee:
+    """The guarantee that the listed mechanisms give to the question that the result answers."""
+    assert document.adjacency is not None
+    entries = replace(document, status="certified").read(document.adjacency)
+    _expect_details(claim, entries)
+    accountant = claim.values["accountant"].content if "accountant" in claim.values else "auto"
+    statuses = [entry.status for entry in entries]
+    implied = weakest_status([*statuses, "approximate" if accountant == "clt" else "certified"])
+    if STATUSES.index(claim.status) < STATUSES.index(implied):
+        claim.refuse("guarantee", f"says {claim.status}, but what it was computed from is {implied}")
+    if claim.command in _FROM_DETAILS:
+        return _from_details(claim, document)
+    return _composed(claim, document, entries, str(accountant))
+
+
+def _composed(claim: _Claim, document: Document, entries: list[Entry], accountant: str) -> Guarantee:
+    from dpcalc.accounting.compose import ACCOUNTANTS
+    from dpcalc.spec.composition import Question, compose_entries
+
+    asked: dict[str, Any] = {"delta": document.delta, "epsilon": document.epsilon, "tolerance": _tolerance(claim)}
+    if document.delta is None and document.epsilon is None:
+        asked["epsilon"] = 0.0  # nothing was asked; μ, ρ and RDP can still be compared
+    for choice in dict.fromkeys((accountant if accountant in ACCOUNTANTS else "auto", "auto")):
+        try:
+            return compose_entries(entries, Question(accountant=cast(Any, choice), **asked))
+        except (InputError, CertificationError) as error:
+            failure = error
+    raise failure
+
+
+def _tolerance(claim: _Claim) -> float:
+    node = claim.details().get("tolerance")
+    found = None if node is None else _number(node, Range(low=1e-6, high=1))
+    return _DEFAULT_TOLERANCE if found is None else found
+
+
+def _from_details(claim: _Claim, document: Document) -> Guarantee:
+    """The guarantee that the details lead to, whose mechanisms must be the listed ones."""
+    module, _, name = _FROM_DETAILS[claim.command].partition(":")
+    function: Callable[[Any], Guarantee] = getattr(import_module(module), name)
+    details = claim.details()
+    try:
+        guarantee = function({key: node.data() for key, node in details.items()})
+    except (KeyError, TypeError, ValueError, InputError) as error:
+        claim.refuse("details", f"does not lead to a guarantee again ({error})")
+        raise AssertionError from error
+    listed = document.entries
+    if len(listed) != len(guarantee.mechanisms):
+        claim.refuse("mechanisms", f"has {len(listed)} entries where its details lead to {len(guarantee.mechanisms)}")
+    for node, expected in zip(listed, guarantee.mechanisms, strict=True):
+        _same_entry(node, plain(expected))
+    return guarantee
+
+
+def _same_entry(node: Node, expected: Mapping[str, Any]) -> None:
+    """Stop where an entry is not what its details lead to, up to rounding."""
+    values = node.mapping("an entry")
+    for key, wanted in expected.items():
+        place = values.get(key)
+        if place is None:
+            node.fail(f"{key} is missing; its details lead to {wanted}")
+        found = place.data()
+        close = isinstance(wanted, (int, float)) and isinstance(found, (int, float)) and _close(found, wanted, _SAME)
+        if not close and found != wanted:
+            place.fail(f"says {found}, but its details lead to {wanted}")
+
+
+def _expect_details(claim: _Claim, entries: list[Entry]) -> None:
+    """Stop where the details are not those of this command, or list other mechanisms."""
+    details = claim.details()
+    if claim.command != "compose":
+        return
+    costs = details["mechanisms"].items("a list")
+    if len(costs) != len(entries):
+        claim.refuse("mechanisms", f"lists {len(entries)} entries, and details.mechanisms {len(costs)}")
+    for index, (cost, entry) in enumerate(zip(costs, entries, strict=True)):
+        stated = cost.mapping("a mechanism").get("count")
+        count = None if stated is None else _number(stated, NON_NEGATIVE)
+        if count is not None and count != entry.count:
+            claim.refuse(
+                "mechanisms", f"entry {index} runs {entry.count} times, in details.mechanisms {written(count)}"
+            )
+
+
+def _compare(claim: _Claim, recomputed: Guarantee) -> None:
+    """Stop at the first number that says less than the recomputation, or that cannot have come from it."""
+    asked = claim.question()
+    if asked:
+        _compare_answer(claim, recomputed, "epsilon" if "delta" in asked else "delta")
+    for key in ("mu", "rho"):
+        stated, found = claim.number(key), recomputed.upper(key)
+        changed = found is not None and stated is not None and _same_version(claim) and found < stated * (1 - _SAME)
+        if stated is not None and (changed or found is None or stated < found * (1 - _SAME)):
+            claim.refuse(key, f"says {written(stated)}, but its mechanisms give {rounded_up(found)}")
+    _compare_rdp(claim, recomputed)
+
+
+def _compare_answer(claim: _Claim, recomputed: Guarantee, key: str) -> None:
+    stated, upper, lower = claim.number(key), recomputed.upper(key), recomputed.lower(key)
+    if stated is None or upper is None:
+        return
+    apart = _APART + 2 * _tolerance(claim)
+    contradicted = lower is not None and stated < lower * (1 - _SAME)
+    if contradicted or stated < upper * (1 - apart):
+        claim.refuse(key, f"says {written(stated)}, less than the {rounded_up(upper)} that its mechanisms give")
+    largest = apart if claim.command in _COMPOSED else _BY_OTHERS
+    if _same_version(claim) and upper < stated * (1 - largest):
+        claim.refuse(key, f"says {written(stated)}, but its mechanisms give {rounded_up(upper)}: one was changed")
+    stated_lower = claim.number(f"{key}_lower")
+    if stated_lower is not None and stated_lower > upper * (1 + _SAME):
+        claim.refuse(f"{key}_lower", f"says {written(stated_lower)}, above the {rounded_up(upper)} that holds")
+
+
+def _compare_rdp(claim: _Claim, recomputed: Guarantee) -> None:
+    known = dict(recomputed.rdp)
+    points = claim.values["rdp"].items("a list") if "rdp" in claim.values else []
+    for point in points:
+        values = point.mapping("a point of RDP")
+        order = _number(values.get("order"), RENYI_ORDER)
+        stated = _number(values.get("epsilon"), NON_NEGATIVE)
+        if order in known and stated is not None and stated < known[order] * (1 - _SAME):
+            point.fail(f"says {written(stated)}, less than the {rounded_up(known[order])} that its mechanisms give")
+
+
+def _same_version(claim: _Claim) -> bool:
+    """Whether this program made the result, so that its numbers cannot be larger than they come out now either."""
+    return "version" in claim.values and claim.values["version"].content == __version__
+
+
+def _close(one: float, other: float, apart: float) -> bool:
+    return abs(one - other) <= apart * max(abs(one), abs(other))

@@ -1,0 +1,90 @@
+"""What an attacker can reach against a release, worked out from the mechanisms that its guarantee lists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from dpcalc.errors import DpcalcError
+from dpcalc.guarantee import Guarantee, Risk
+
+# A point of the curve is a certified bound at any tolerance; this much is not seen in an attacker's success.
+_TOLERANCE = 0.02
+
+
+def with_risk(guarantee: Guarantee, prior: float = 0.5) -> Guarantee:
+    """The guarantee with its risk in attack terms, where a certified curve δ(ε) is known; as it is otherwise."""
+    if guarantee.status != "certified" or not guarantee.mechanisms:
+        return guarantee
+    bounds = []
+    if guarantee.mu is not None and guarantee.mu_kind != "approximate":
+        bounds.append(gaussian_risk(guarantee.mu, prior))
+    if guarantee.mu_kind != "exact":
+        found = _composed_risk(guarantee, prior)
+        bounds += [] if found is None else [found]
+    return replace(guarantee, risk=_smallest(bounds)) if bounds else guarantee
+
+
+def gaussian_risk(mu: float, prior: float = 0.5) -> Risk:
+    """What μ-GDP allows: its trade-off curve in closed form (Dong, Roth, Su 2022)."""
+    from dpcalc.conversions import gdp_delta, gdp_tradeoff
+    from dpcalc.conversions.attack import FALSE_POSITIVE_RATES, bayes_accuracy
+
+    def delta_at(epsilon: float) -> float:
+        return float(gdp_delta(mu, epsilon))
+
+    rates = {f"{rate:g}": float(gdp_tradeoff(mu, rate)) for rate in FALSE_POSITIVE_RATES}
+    accuracy = bayes_accuracy(delta_at, prior)
+    return Risk(advantage=delta_at(0.0), tpr_at_fpr=rates, prior=prior, bayes_accuracy=accuracy)
+
+
+def _composed_risk(guarantee: Guarantee, prior: float) -> Risk | None:
+    from dpcalc.conversions.attack import risk_from_curve
+
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    known = {epsilon: delta} if epsilon is not None and delta is not None and math.isfinite(epsilon) else {}
+    try:
+        return risk_from_curve(_curve(guarantee), near_mu=_similar_mu(guarantee), known=known, prior=prior)
+    except DpcalcError:  # no accountant answers at these ε: the risk is not known
+        return None
+
+
+def _curve(guarantee: Guarantee) -> Callable[[float], float]:
+    """Certified δ at ε of the listed mechanisms."""
+    from dpcalc.report import plain
+    from dpcalc.spec.composition import Question, compose_entries
+    from dpcalc.spec.entries import read_entry
+    from dpcalc.spec.text import from_data
+
+    node = from_data(plain(list(guarantee.mechanisms)), "mechanisms")
+    entries = [read_entry(item, guarantee.adjacency) for item in node.items("a list")]
+
+    def delta_at(epsilon: float) -> float:
+        found = compose_entries(entries, Question(epsilon=epsilon, tolerance=_TOLERANCE)).delta
+        return 1.0 if found is None else found
+
+    return delta_at
+
+
+def _similar_mu(guarantee: Guarantee) -> float:
+    """A μ whose curve passes through the guarantee's own point: it says where on the curve to look."""
+    from dpcalc.conversions import gdp_mu
+
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    if epsilon is None or delta is None or not (0 < delta < 1 and 0 < epsilon < 700):
+        return 1.0
+    return float(gdp_mu(epsilon, delta))
+
+
+def _smallest(bounds: list[Risk]) -> Risk:
+    """The best of several upper bounds on everything."""
+    rates: Mapping[str, float] = {
+        rate: min(bound.tpr_at_fpr[rate] for bound in bounds) for rate in bounds[0].tpr_at_fpr
+    }
+    return Risk(
+        advantage=min(bound.advantage for bound in bounds),
+        tpr_at_fpr=rates,
+        prior=bounds[0].prior,
+        bayes_accuracy=min(bound.bayes_accuracy for bound in bounds),
+    )
