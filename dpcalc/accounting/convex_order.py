@@ -38,6 +38,12 @@ class Interval:
     lower: float
     upper: float
     certificate: Mapping[str, Any]
+    stopped: str | None = None
+
+    def and_(self, other: Interval) -> Interval:
+        """What both of two certified intervals say."""
+        better = self if self.upper <= other.upper else other
+        return replace(better, lower=max(self.lower, other.lower))
 
 
 def interval(parts: Parts, question: Question, directions: Iterable[Direction]) -> Interval:
@@ -62,30 +68,38 @@ class _Search:
         self.spacing = _spacing(self.parts)
 
     def run(self) -> Interval:
-        question = self.question
-        best = Interval(0.0, question.largest, {})
-        aim, gap = question.tolerance, math.inf
+        tolerance = self.question.tolerance
+        best = Interval(0.0, self.question.largest, {}, "nothing was certified")
+        aim, gap = tolerance, math.inf
         for number in range(_PASSES):
             hints = make_hints(self.sketch, self.ways, self.delta, self._widths(aim), self.spacing)
             law = build(self.parts, self.sketch, hints)
             found, ends = self._read(law)
-            upper = min(best.upper, found.upper)
-            best = Interval(max(best.lower, found.lower), upper, found.certificate if upper < best.upper or not number else best.certificate)
-            gap, before = (best.upper - best.lower) / best.upper if 0 < best.upper < math.inf else (math.inf if best.upper else 0.0), gap
-            if gap <= question.tolerance or law.points > _MOST_POINTS or (number > 1 and gap > 0.8 * before):
-                break
+            best = best.and_(found)
+            before, gap = gap, _gap(best)
+            if gap <= tolerance:
+                return best
+            if law.points > _MOST_POINTS:
+                return replace(best, stopped=f"finer grids would have more than {_MOST_POINTS} points")
+            if number > 1 and gap > 0.8 * before:
+                return replace(best, stopped="finer grids make it no narrower: rounding decides")
             self._learn(ends)
-            aim *= min(0.6, max(0.05, 0.7 * question.tolerance / gap)) if gap < 0.5 else 0.5
-        return best
+            aim *= min(0.6, max(0.05, 0.7 * tolerance / gap)) if gap < 0.5 else 0.5
+        return replace(best, stopped=f"it is what {_PASSES} passes reach")
 
     def _widths(self, aim: float) -> tuple[float, float]:
-        """How far in ε the bounds of each direction may be apart: less for the worse one."""
-        if self.question.delta is None:
-            return aim / self.ways[0].order, aim / self.ways[1].order
+        """How far in ε the bounds of each direction may be apart: less for the worse one, anything if it is not read."""
+        widths = {"remove": math.inf, "add": math.inf}
         least = 1e-3 * math.sqrt(float(self.sketch.counts @ self.sketch.scales**2))
-        top = max(way.epsilon for way in self.ways if way.epsilon is not None)
-        remove, add = (aim * max(way.epsilon, 3 * (top - way.epsilon), least) for way in self.ways)
-        return remove, add
+        ways = dict(zip(widths, self.ways, strict=True))
+        top = max(ways[direction].epsilon for direction in self.directions)
+        for direction in self.directions:
+            way = ways[direction]
+            if self.question.delta is None:
+                widths[direction] = aim / way.order
+            else:
+                widths[direction] = aim * max(way.epsilon, 3 * (top - way.epsilon), least)
+        return widths["remove"], widths["add"]
 
     def _read(self, law: Law) -> tuple[Interval, dict[Direction, tuple[float, float]]]:
         ends: dict[Direction, tuple[float, float]] = {}
@@ -113,6 +127,13 @@ class _Search:
                 known = upper if upper < 1.5 * lower else min(ways[direction].epsilon, 1.2 * lower)
                 ways[direction] = Way(ways[direction].order, known)
         self.ways = ways["remove"], ways["add"]
+
+
+def _gap(found: Interval) -> float:
+    """How wide an interval is, relative to its upper end."""
+    if found.upper == 0:
+        return 0.0
+    return (found.upper - found.lower) / found.upper if found.upper < math.inf else math.inf
 
 
 def certificate_of(law: Law) -> dict[str, Any]:

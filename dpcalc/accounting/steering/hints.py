@@ -58,7 +58,9 @@ class Hints:
     def costs(self, losses: Floats, log_q: Floats, steps: Floats, count: float) -> Floats:
         """Per point, the share of the variances that moving it to the next coarser grid uses up, in all copies."""
         cost = np.zeros(len(losses))
-        for way in range(len(self.ways)):
+        for way in (0, 1):
+            if self.variances[way] == math.inf:
+                continue
             slope = self.ways[way].order + 1 - way
             logs = log_q + self.relevance(losses, way)
             top = float(logs.max(initial=-np.inf))
@@ -79,10 +81,12 @@ def make_hints(
     step = max(math.sqrt(6 * BASE_SHARE * min(remove, add) / sketch.total), 1e-14 * top, 1e-300)
     if spacing is not None and spacing > step:
         step = spacing / math.ceil(spacing / step)
-    tilts = (0.0,) if delta > _SMALL_DELTA else (ways[0].order + 0.5, -ways[1].order - 0.5)
-    worse: Direction = "remove" if ways[0].epsilon >= ways[1].epsilon else "add"
-    share = min(max(min(width * way.order for way, width in zip(ways, widths, strict=True)), 1e-12), 1.0)
-    return Hints(ways, (remove, add), sketch.total, _CUT * share * delta, step, tilts, worse)
+    read = [k for k in (0, 1) if widths[k] < math.inf]
+    tilts = tuple(ways[0].order + 0.5 if k == 0 else -ways[1].order - 0.5 for k in read)
+    worse: Direction = "remove" if max(read, key=lambda k: ways[k].epsilon) == 0 else "add"
+    share = min(max(min(widths[k] * ways[k].order for k in read), 1e-12), 1.0)
+    cut = _CUT * share * delta
+    return Hints(ways, (remove, add), sketch.total, cut, step, (0.0,) if delta > _SMALL_DELTA else tilts, worse)
 
 
 def spans_for(hints: Hints, losses: Floats, masses: Floats) -> Spans:

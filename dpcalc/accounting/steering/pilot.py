@@ -89,9 +89,9 @@ class Sketch:
         return min(max(float(np.nanmin(values)) for values in logs), 0.0)
 
 
-def sketch(parts: Sequence[tuple[Pair, int]]) -> Sketch:
+def sketch(parts: Sequence[tuple[Pair, int]], at: Floats | None = None) -> Sketch:
     """Parts on the common points, their P- and Q-masses kept; points that no part has mass at are left out."""
-    at = knots()
+    at = knots() if at is None else at
     x = np.exp(at)
     rows = np.zeros((len(parts), len(at)))
     for row, (pair, _) in zip(rows, parts, strict=True):
