@@ -7,6 +7,7 @@ overflows, and for small μ the difference is the integral of −R′ = 1 − xR
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,11 @@ def gdp_mu(epsilon: float, delta: float) -> float:
         else:
             high = middle
     return low
+
+
+def gdp_rho(mu: float) -> float:
+    """The ρ of ρ-zCDP, rounded up, that μ-GDP implies: μ²/2, the Rényi divergence of the Gaussian over its order."""
+    return math.nextafter(mu * mu / 2, math.inf)
 
 
 def gdp_tradeoff(mu: float, false_positive_rate: ArrayLike) -> Any:

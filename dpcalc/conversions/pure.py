@@ -46,6 +46,27 @@ def pure_dp_rho(epsilon: float) -> float:
     return epsilon * math.tanh(epsilon / 2) * (1 + _ROUNDING)
 
 
+def laplace_mu(epsilon: float) -> float:
+    """The smallest μ, rounded up, such that the Laplace mechanism of this ε is μ-GDP: −2Φ⁻¹(½e^{−ε/2}).
+
+    On the middle branch of its trade-off curve, TPR = 1 − e^{−ε}/(4x), and log-convexity of Φ⁻¹(e^u) makes the middle
+    the worst point; on the outer branches μ grows up to their ends.
+    """
+    from scipy.special import erfinv, ndtri_exp
+
+    if epsilon < 1:
+        return float(2 * math.sqrt(2) * erfinv(-math.expm1(-epsilon / 2))) * (1 + _ROUNDING)
+    return float(-2 * ndtri_exp(-math.log(2) - epsilon / 2)) * (1 + 1e-12)
+
+
+def laplace_rho(epsilon: float) -> float:
+    """The smallest ρ, rounded up, such that the Laplace mechanism of this ε is ρ-zCDP: ε + e^{−ε} − 1, as α → 1."""
+    if epsilon < 0.01:  # the sum cancels
+        rest = 1 - epsilon / 3 * (1 - epsilon / 4 * (1 - epsilon / 5 * (1 - epsilon / 6)))
+        return epsilon * epsilon / 2 * rest * (1 + _ROUNDING)
+    return (epsilon + math.expm1(-epsilon)) * (1 + 1e-12)
+
+
 def dp_delta(epsilon: float, delta: float, at: float) -> float:
     """Upper bound on δ at another ε of an (ε,δ)-DP mechanism: exact for the worst one."""
     if at >= epsilon:

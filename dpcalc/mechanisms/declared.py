@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.conversions import group_dp, pure_dp_mu, pure_dp_rdp, pure_dp_rho, rdp_between, rdp_deltas
+from dpcalc.conversions import gdp_rho, group_dp, rdp_between, rdp_deltas
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
@@ -42,22 +42,13 @@ class DeclaredDP(Mechanism):
     def _pair(self) -> PointPair:
         return pure_dp_pair(self.epsilon, self.delta)
 
-    def gdp(self) -> float | None:
-        return pure_dp_mu(self.epsilon) if self.delta == 0 else None
-
-    def zcdp(self) -> float | None:
-        return pure_dp_rho(self.epsilon) if self.delta == 0 else None
-
-    def rdp(self, orders: Floats) -> Floats:
-        return pure_dp_rdp(self.epsilon, orders) if self.delta == 0 else np.full_like(orders, np.inf)
-
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair
 
     def as_replace_one(self) -> Mechanism:
         """Replacing is removing and adding: a group of two."""
         epsilon, delta = group_dp(self.epsilon, self.delta, 2)
-        return DeclaredDP(epsilon=epsilon, delta=delta, adjacency="replace-one")
+        return ReplacedDP(epsilon=epsilon, delta=delta, adjacency="replace-one", base=self)
 
     def theorem(self) -> str:
         return "declared (ε,δ): two points and δ at infinity dominate it (Kairouz, Oh, Viswanath 2015)"
@@ -67,6 +58,16 @@ class DeclaredDP(Mechanism):
 
     def spec(self) -> Mapping[str, Any]:
         return {"type": self.type, "epsilon": self.epsilon, "delta": self.delta}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplacedDP(DeclaredDP):
+    """What (ε,δ)-DP under add-remove implies under replace-one; replaced by one without influence is removed."""
+
+    base: Mechanism
+
+    def attained_pairs(self) -> tuple[Pair, Pair] | None:
+        return self.base.attained_pairs()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +93,11 @@ class DeclaredGDP(Mechanism):
     def gdp_is_exact(self) -> bool:
         return True
 
+    def zcdp(self) -> float | None:
+        return gdp_rho(self.mu)
+
     def rdp(self, orders: Floats) -> Floats:
-        return orders * (self.mu * self.mu / 2)
+        return orders * gdp_rho(self.mu)
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair

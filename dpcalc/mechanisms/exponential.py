@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.conversions import pure_dp_mu, pure_dp_rdp
+from dpcalc.conversions import pure_dp_rdp
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
@@ -42,9 +42,6 @@ class Exponential(Mechanism):
     @cached_property
     def _symmetric_case(self) -> Pair:
         return pure_dp_pair(self.epsilon / 2)
-
-    def gdp(self) -> float | None:
-        return pure_dp_mu(self.epsilon)
 
     def zcdp(self) -> float | None:
         return self.epsilon**2 / 8 * (1 + 4e-16)
