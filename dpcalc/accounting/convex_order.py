@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from dpcalc.pairs.base import Pair
 
 Parts = Sequence[tuple[Pair, int]]
 
-_PASSES = 5
+_PASSES = 7
 _FEW = 4  # different pairs that are put on grids of their own
 _TOGETHER = 256  # laws of a batch
 _ALIKE = 1.5  # the ratio of scales within a batch
@@ -70,19 +70,20 @@ class _Search:
     def run(self) -> Interval:
         tolerance = self.question.tolerance
         best = Interval(0.0, self.question.largest, {}, "nothing was certified")
-        aim, gap = tolerance, math.inf
-        for number in range(_PASSES):
+        aim, idle = tolerance, 0
+        for _ in range(_PASSES):
             hints = make_hints(self.sketch, self.ways, self.delta, self._widths(aim), self.spacing)
             law = build(self.parts, self.sketch, hints)
             found, ends = self._read(law)
-            best = best.and_(found)
-            before, gap = gap, _gap(best)
+            before, best = best, best.and_(found)
+            gap = _gap(best)
             if gap <= tolerance:
                 return best
             if law.points > _MOST_POINTS:
                 return replace(best, stopped=f"finer grids would have more than {_MOST_POINTS} points")
-            if number > 1 and gap > 0.8 * before:
-                return replace(best, stopped="finer grids make it no narrower: rounding decides")
+            idle = idle + 1 if gap > 0.8 * _gap(before) and best.upper > 0.8 * before.upper else 0
+            if idle > 1:
+                return replace(best, stopped="finer grids make it no narrower")
             self._learn(ends)
             aim *= min(0.6, max(0.05, 0.7 * tolerance / gap)) if gap < 0.5 else 0.5
         return replace(best, stopped=f"it is what {_PASSES} passes reach")
@@ -101,32 +102,47 @@ class _Search:
                 widths[direction] = aim * max(way.epsilon, 3 * (top - way.epsilon), least)
         return widths["remove"], widths["add"]
 
-    def _read(self, law: Law) -> tuple[Interval, dict[Direction, tuple[float, float]]]:
-        ends: dict[Direction, tuple[float, float]] = {}
+    def _read(self, law: Law) -> tuple[Interval, dict[Direction, _End]]:
+        ends: dict[Direction, _End] = {}
         for direction in self.directions:
-            sides = [curve(law, direction, upper=upper) for upper in (False, True)]
+            below, above = (curve(law, direction, upper=upper) for upper in (False, True))
             if self.question.delta is not None:
-                ends[direction] = sides[0].epsilon(self.question.delta), sides[1].epsilon(self.question.delta)
+                delta = self.question.delta
+                upper = above.epsilon(delta)
+                slope = above.slope(upper, delta) if upper < math.inf else 0.0
+                ends[direction] = _End(below.epsilon(delta), upper, slope)
             else:
                 assert self.question.epsilon is not None
-                ends[direction] = sides[0].delta(self.question.epsilon), min(sides[1].delta(self.question.epsilon), 1.0)
-        lower, upper = (worst([end[side] for end in ends.values()]) for side in (0, 1))
+                epsilon = self.question.epsilon
+                ends[direction] = _End(below.delta(epsilon), min(above.delta(epsilon), 1.0), 0.0)
+        lower, upper = worst([end.lower for end in ends.values()]), worst([end.upper for end in ends.values()])
         return Interval(lower, upper, certificate_of(law)), ends
 
-    def _learn(self, ends: Mapping[Direction, tuple[float, float]]) -> None:
+    def _learn(self, ends: Mapping[Direction, _End]) -> None:
         """Better guesses of each direction's ε (or of δ) for the next pass."""
         if self.question.delta is None:
-            upper = max(end[1] for end in ends.values())
-            lower = max(end[0] for end in ends.values())
-            if 0 < lower and upper < 1.5 * lower:
+            upper = max(end.upper for end in ends.values())
+            if upper < 1.5 * max(end.lower for end in ends.values()):
                 self.delta = upper
             return
         ways = dict(zip(("remove", "add"), self.ways, strict=True))
-        for direction, (lower, upper) in ends.items():
-            if lower > 0:
-                known = upper if upper < 1.5 * lower else min(ways[direction].epsilon, 1.2 * lower)
-                ways[direction] = Way(ways[direction].order, known)
+        for direction, end in ends.items():
+            way = ways[direction]
+            if end.upper < 0.6 * way.epsilon:  # Rényi orders led astray
+                order = min(max(end.slope, 1e-2), 2.2 * math.log(1 / self.delta) / max(end.upper, 1e-300))
+                ways[direction] = Way(order, end.upper)
+            elif end.lower > 0:
+                known = end.upper if end.upper < 1.5 * end.lower else min(way.epsilon, 1.2 * end.lower)
+                ways[direction] = Way(way.order, known)
         self.ways = ways["remove"], ways["add"]
+
+
+class _End(NamedTuple):
+    """One direction's bounds, and -d log δ / dε at the upper one."""
+
+    lower: float
+    upper: float
+    slope: float
 
 
 def _gap(found: Interval) -> float:

@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from dpcalc.arrays import Complexes, Floats
-from dpcalc.pairs.base import Pair
+from dpcalc.pairs.base import Cells, Pair
+from dpcalc.rounding import UNIT
 from dpcalc.pairs.moments import log_excess_of_points, mixed_losses
 
 # Losses above this are not told apart from infinity: e^loss must stay within the range of doubles.
@@ -46,6 +47,12 @@ class PointPair(Pair):
         a[-1] += self.p_infinite
         b[0] += self.q_infinite
         return a, b
+
+    def cells(self, edges: Floats) -> Cells:
+        """The points' masses are doubles that were rounded a few times, and so are their sums."""
+        p, q = self.masses(edges)
+        per_cell = np.bincount(np.searchsorted(edges, self.losses, side="right"), minlength=len(edges) + 1)
+        return Cells(p, q, p * (16 + per_cell) * UNIT, q * (16 + per_cell) * UNIT)
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         if self.p_infinite > 0:

@@ -13,13 +13,13 @@ from dpcalc.arrays import Floats
 from dpcalc.rounding import accumulated
 
 
-def to_next_grid(component: Component, step: float, k: int) -> Component:
-    """A component of grid k on grid k + 1: weights split onto two neighbours, lower masses gathered into cells."""
+def to_next_grid(component: Component, step: float) -> Component:
+    """A component of one step on the next coarser grid: weights split onto two neighbours, lower masses gathered into cells."""
     pad = component.start % RATIO
     count = -(-(pad + component.size) // RATIO)
     block = np.zeros((*component.rows.shape[:-1], count * RATIO))
     block[..., pad : pad + component.size] = component.rows
-    low_high = block.reshape(*component.rows.shape[:-1], count, RATIO) @ _splits(step, k % 2)
+    low_high = block.reshape(*component.rows.shape[:-1], count, RATIO) @ _splits(step)
     rows = np.zeros((*component.rows.shape[:-1], count + 1))
     rows[..., :-1] = low_high[..., 0]
     rows[..., 1:] += low_high[..., 1]
@@ -27,21 +27,20 @@ def to_next_grid(component: Component, step: float, k: int) -> Component:
 
 
 @lru_cache(maxsize=512)
-def _splits(step: float, parity: int) -> Floats:
+def _splits(step: float) -> Floats:
     """Per row and fine point, what goes to the lower and to the upper coarse point, in the scale of √X.
 
     Above, e^u has the mean of its neighbours 1 and e^{4·step}: the share (e^u − 1)/(e^{4·step} − 1). Below, a cell
-    takes the name of the nearer point; the one half-way goes down or up by turns, so that names do not drift.
+    takes the name of the nearer point, and the one half-way of either with equal chance, so that names do not drift.
     """
     inside = step * np.arange(RATIO)
     to_low, to_high = np.exp(-inside / 2), np.exp((RATIO * step - inside) / 2)
     share = np.expm1(inside) / math.expm1(RATIO * step)
     splits = np.zeros((3, RATIO, 2))
     splits[UPPER] = np.stack([(1 - share) * to_low, share * to_high], axis=-1)
-    first = RATIO // 2 + 1 - parity
-    for row, low, high in ((P_LOWER, 1 / to_low, 1 / to_high), (Q_LOWER, to_low, to_high)):
-        splits[row, :first, 0] = low[:first]
-        splits[row, first:, 1] = high[first:]
+    near = np.array([0.0, 0.0, 0.5, 1.0])
+    splits[P_LOWER] = np.stack([(1 - near) / to_low, near / to_high], axis=-1)
+    splits[Q_LOWER] = np.stack([(1 - near) * to_low, near * to_high], axis=-1)
     return splits
 
 
@@ -56,7 +55,7 @@ def coarsened(law: Law, k: int, left: int, right: int) -> Law:
     for start, end in ((0, left), (part.size - right, part.size)):
         if end > start:
             piece = Component(part.start + start, part.rows[..., start:end])
-            moved = to_next_grid(piece, law.step_of(k), k).plus(moved)
+            moved = to_next_grid(piece, law.step_of(k)).plus(moved)
     if moved is not None:
         components[k + 1] = moved
     if left + right < part.size:

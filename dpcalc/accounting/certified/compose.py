@@ -46,12 +46,20 @@ def product(
                 components[k] = out.plus(components.get(k))
                 terms += min(a.size, b.size) + _PER_COARSENING
         last = k == max((*x.components, *y.components))
-        fine_x = None if up_x is None or last else to_next_grid(up_x, x.step_of(k), k)
-        fine_y = fine_x if x is y else None if up_y is None or last else to_next_grid(up_y, x.step_of(k), k)
-    ledger = x.ledger.then(y.ledger)
-    law = Law(x.step, components, ledger, x.count + y.count, lower)
-    charged = ledger.plus(relative=x.batch * accumulated(terms), lost=x.batch * underflow(law.points, law.reach()))
-    return replace(law, ledger=charged)
+        fine_x = None if up_x is None or last else to_next_grid(up_x, x.step_of(k))
+        fine_y = fine_x if x is y else None if up_y is None or last else to_next_grid(up_y, x.step_of(k))
+    law = Law(x.step, components, x.ledger, x.count + y.count, lower)
+    entry, mass = underflow(terms, law.points, law.reach())
+    total = _total(x)
+    ledger = x.ledger.then(y.ledger, (total, total if x is y else _total(y)))
+    relative = x.batch * accumulated(terms)
+    return replace(law, ledger=ledger.plus(relative=relative, lost=entry, infinite=x.batch * mass, zero=x.batch * mass))
+
+
+def _total(law: Law) -> float:
+    """The largest sum of a row, and at least 1."""
+    sums = sum(np.max(part.rows.sum(axis=-1), initial=0.0) for part in law.components.values())
+    return max(1.0, float(sums) * 1.001)
 
 
 def halved(law: Law, *, short: int = SHORT, tilts: Sequence[float] = (0.0,), worse: Direction = "remove") -> Law:

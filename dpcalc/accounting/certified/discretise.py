@@ -9,21 +9,21 @@ import numpy as np
 
 from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Component, Law, underflow
 from dpcalc.accounting.certified.ledger import Ledger
-from dpcalc.arrays import Floats, Indices
+from dpcalc.arrays import Floats
 from dpcalc.errors import CertificationError
-from dpcalc.pairs.base import Pair
-from dpcalc.rounding import LARGEST_EXPONENT, NORMAL_TAIL, UNIT, accumulated
+from dpcalc.pairs.base import Cells, Pair
+from dpcalc.rounding import LARGEST_EXPONENT, UNIT, accumulated
 
 _TOO_MUCH = 1e-9  # masses that add up to more than 1 by this are not those of a pair
 _UNKNOWN = 1e-6  # lower cells whose relative error is larger are ignored
-_TINY = 1e-300
+_POINTS = 8  # a point i·step and its logarithm are rounded a few times, relative to log X
 
 Spans = tuple[tuple[int, int], ...]
 """Index ranges on the grids 0, 1, …: each inside the next; grid k is used outside the range of grid k - 1."""
 
 
 @dataclass(frozen=True)
-class _Cells:
+class _Layout:
     """The cells between neighbouring points, from left to right: grid, index of the left point, and all edges."""
 
     blocks: tuple[tuple[int, int, int, int], ...]  # grid, first index, first cell, end cell
@@ -36,34 +36,34 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans) -> Law:
     The likelihood ratio of a sampled pair is X = 1 - q + qZ, and splitting is affine in X: it is done in Z, where
     cells' masses are accurate for any rate (L5).
     """
-    cells = _cells(step, spans)
+    layout = _layout(step, spans)
     bases, rates = zip(*(pair.unmixed() for pair in pairs), strict=True)
     q = np.array(rates)[:, None]
     # (e^ℓ - 1 + q) / q without cancellation, for q near 0 and for q near 1.
-    z = np.exp(cells.edges) + np.expm1(cells.edges) * ((1 - q) / q)
+    z = np.exp(layout.edges) + np.expm1(layout.edges) * ((1 - q) / q)
     with np.errstate(divide="ignore"):
         t = np.log(np.maximum(z, 0.0))
-    masses = [base.masses(row) for base, row in zip(bases, t, strict=True)]
-    p, b = (np.stack([pair[side] for pair in masses]) for side in (0, 1))
-    _bring_zero_inside(p, b, z)
-    p_error, b_error = (_errors(side, [getattr(base, "mu", 0.0) for base in bases]) for side in (p, b))
-    ledger = _ends(p, b, p_error, b_error, q)
-    weights = _split(p[:, 1:-1], b[:, 1:-1], p_error[:, 1:-1], b_error[:, 1:-1], z)
+    found = [base.cells(row) for base, row in zip(bases, t, strict=True)]
+    p, b, p_error, b_error = (np.stack(column) for column in zip(*found, strict=True))
+    _bring_zero_inside((p, b, p_error, b_error), z)
+    ends = _ends(p, b, p_error, b_error, q)
+    inner = slice(1, -1)
+    weights, relative, shift = _split(Cells(p[:, inner], b[:, inner], p_error[:, inner], b_error[:, inner]), z, q, layout.edges)
     low_p, low_b, slack = _known(p, b, p_error, b_error, q)
     components = {
-        k: _component(k, cells, step, weights, (low_p[:, 1:-1], low_b[:, 1:-1])) for k in {b[0] for b in cells.blocks}
+        k: _component(k, layout, step, weights, (low_p[:, 1:-1], low_b[:, 1:-1])) for k in {block[0] for block in layout.blocks}
     }
     if len(pairs) == 1:
         components = {k: Component(part.start, part.rows[0]) for k, part in components.items()}
-    reach = float(np.abs(cells.edges).max())
-    terms = sum(part.size for part in components.values())
+    entry, mass = underflow(8, layout.edges.size, float(np.abs(layout.edges).max()))
+    infinite, zero = ends
     ledger = Ledger(
-        *ledger, relative=len(pairs) * accumulated(16), slack=slack, shift=len(pairs) * (16 + 2 * reach) * 2 * UNIT
-    ).plus(lost=len(pairs) * underflow(terms, reach))
+        infinite + len(pairs) * mass, zero + len(pairs) * mass, entry, relative + len(pairs) * accumulated(16), slack, shift
+    )
     return Law(step, dict(sorted(components.items())), ledger, len(pairs))
 
 
-def _cells(step: float, spans: Spans) -> _Cells:
+def _layout(step: float, spans: Spans) -> _Layout:
     blocks: list[tuple[int, int, int]] = []  # grid, first index, end index
     right: list[tuple[int, int, int]] = []
     for k in range(len(spans) - 1, -1, -1):
@@ -84,28 +84,14 @@ def _cells(step: float, spans: Spans) -> _Cells:
     whole = np.concatenate(edges)
     if not np.abs(whole).max() < LARGEST_EXPONENT:
         raise ValueError("a grid that reaches beyond what doubles can hold")
-    return _Cells(tuple(numbered), whole)
+    return _Layout(tuple(numbered), whole)
 
 
-def _errors(masses: Floats, sharpness: Sequence[float]) -> Floats:
-    """Bounds on the errors of masses that are differences of distribution functions on the side of the tail (L9).
-
-    With F the larger tail, v ≤ √(2 log 1/F) and an argument t/μ ± μ/2 that is off by 2(v + μ) units.
-    """
-    below = np.cumsum(masses, axis=-1)
-    above = np.cumsum(masses[:, ::-1], axis=-1)[:, ::-1]
-    tail = np.minimum(np.minimum(below, above), 1.0)
-    squared = -2 * np.log(np.maximum(tail, _TINY))
-    flat, steep = NORMAL_TAIL
-    mu = np.array(sharpness)[:, None]
-    return np.asarray(4 * UNIT * (flat + steep * squared + mu * (1 + np.sqrt(squared))) * tail)
-
-
-def _bring_zero_inside(p: Floats, b: Floats, z: Floats) -> None:
+def _bring_zero_inside(columns: Sequence[Floats], z: Floats) -> None:
     """Mass at Z = 0 lies in the cell of a sampled law's grid that holds X = 1 - q, not to the left of the grid."""
     for k in np.flatnonzero(z[:, 0] <= 0):
         cell = int(np.searchsorted(z[k], 0.0, side="right"))
-        for masses in (p, b):
+        for masses in columns:
             masses[k, cell], masses[k, 0] = masses[k, cell] + masses[k, 0], 0.0
 
 
@@ -124,15 +110,36 @@ def _ends(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) -> 
     return float(mixed.sum()) * (1 + 8 * UNIT), float(outside_q.sum()) * (1 + 8 * UNIT)
 
 
-def _split(p: Floats, b: Floats, p_error: Floats, b_error: Floats, z: Floats) -> tuple[Floats, Floats]:
-    """Weights on the lower and the upper point of each cell, raised by what the masses may be off (L2, L9)."""
+def _split(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[tuple[Floats, Floats], float, float]:
+    """Weights on the lower and the upper point of each cell, and what they may be off by in relation and in place.
+
+    A cell of Q-mass b and mean ratio Z = p/b is known up to a factor 1 ± ρ of b and e^{±η} of X = 1 - q + qZ, the
+    rounding of points included. What most cells have of either is charged to all; a cell with more, as in the tails,
+    has its weights raised instead: b(ρ + Xη/gap) more on both points is more than any such error moves (L2, L9).
+    """
     low, high = z[:, :-1], z[:, 1:]
     gap = high - low
     if not (np.isfinite(z).all() and (gap > 0).all()):
         raise ValueError("a grid whose points doubles cannot tell apart")
-    up = (np.maximum(p - b * low, 0.0) + p_error + b_error * np.abs(low)) / gap
-    down = (np.maximum(b * high - p, 0.0) + p_error + b_error * np.abs(high)) / gap
-    return down, up
+    b = np.maximum(cells.q, cells.p / high)  # more where the Q-mass is below the range of doubles, so that P is kept
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.clip(np.where(b > 0, cells.p / b, low), np.maximum(low, 0.0), high)
+        rho = np.where(b > 0, cells.q_error / b, 0.0)
+        eta = np.where(cells.p > 0, cells.p_error / cells.p, 0.0) + rho + 32 * UNIT
+        eta = np.where(mean > 0, eta * (q * mean / (1 - q + q * mean)), 0.0)
+    eta = eta + _POINTS * UNIT * np.maximum(np.abs(edges[:-1]), np.abs(edges[1:]))
+    common_rho, common_eta = (_common(values, b) for values in (rho, eta))
+    further = np.maximum(np.abs(low), high)
+    raised = cells.q_error + (cells.p_error + cells.q_error * further + _POINTS * UNIT * b * (further + 1 / q)) / gap
+    more = np.where((rho > common_rho) | (eta > common_eta), raised, 0.0)
+    weights = b * ((high - mean) / gap) + more, b * ((mean - low) / gap) + more
+    return weights, float(common_rho.sum()), float(common_eta.sum())
+
+
+def _common(values: Floats, weights: Floats) -> Floats:
+    """For each row, twice what most of its weight has of a value: any choice is sound."""
+    heaviest = np.argmax(weights, axis=-1)
+    return np.asarray(2 * values[np.arange(len(values)), heaviest][:, None])
 
 
 def _known(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) -> tuple[Floats, Floats, float]:
@@ -146,10 +153,10 @@ def _known(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) ->
 
 
 def _component(
-    k: int, cells: _Cells, step: float, weights: tuple[Floats, Floats], lower: tuple[Floats, Floats]
+    k: int, layout: _Layout, step: float, weights: tuple[Floats, Floats], lower: tuple[Floats, Floats]
 ) -> Component:
     """The rows of one grid; a lower cell has the name of the point that takes more of its weight."""
-    blocks = [block for block in cells.blocks if block[0] == k]
+    blocks = [block for block in layout.blocks if block[0] == k]
     start = min(first for _, first, _, _ in blocks)
     size = max(first + end - begin for _, first, begin, end in blocks) + 1 - start
     rows = np.zeros((weights[0].shape[0], 3, size))
@@ -167,9 +174,3 @@ def _component(
     rows[:, P_LOWER] /= root
     rows[:, Q_LOWER] *= root
     return Component(start, rows)
-
-
-def knots(step: float, spans: Spans) -> tuple[Floats, Indices]:
-    """The points that spans put cells between, and how many each grid has (for steering)."""
-    cells = _cells(step, spans)
-    return cells.edges, np.array([end - begin for _, _, begin, end in cells.blocks])

@@ -95,6 +95,10 @@ class Law:
         )
 
 
-def underflow(terms: float, reach: float) -> float:
-    """Mass that `terms` sums of `terms` products below the normal range may have lost: e^{|ℓ|/2} turns √X into mass."""
-    return terms * terms * SMALLEST_NORMAL * math.exp(reach / 2) if reach / 2 < LARGEST_EXPONENT else math.inf
+def underflow(terms: float, points: float, reach: float) -> tuple[float, float]:
+    """What sums of so many products below the normal range lose: from any entry, and in mass from all points.
+
+    e^{|ℓ|/2} turns √X into mass; what is lost above may have been at 0 or at ∞.
+    """
+    entry = terms * SMALLEST_NORMAL
+    return entry, entry * points * math.exp(reach / 2) if reach / 2 < LARGEST_EXPONENT else math.inf

@@ -10,7 +10,7 @@ class Ledger:
     """What a law leaves out or may be wrong by; products of independent laws add their ledgers, field by field.
 
     `infinite`, `zero`: P-mass at X = ∞ and Q-mass at X = 0 of the upper law, its own and what was cut off (L8);
-    `lost`: mass that numbers below the normal range may have lost (L10);
+    `lost`: what numbers below the normal range may have taken from any one entry of a row (L10);
     `relative`: relative rounding error of every weight (L10);
     `slack`: relative error of the cell masses of the lower rows (L9);
     `shift`: how far, in log X, the points that weights were computed for may be from those of the grid (L9).
@@ -24,18 +24,22 @@ class Ledger:
     slack: float = 0.0
     shift: float = 0.0
 
-    def then(self, other: Ledger) -> Ledger:
-        """The ledger of a product of independent laws (L4: masses at 0 and ∞ add up at most)."""
-        return Ledger(*(mine + theirs for mine, theirs in zip(_values(self), _values(other), strict=True)))
+    def then(self, other: Ledger, totals: tuple[float, float] = (1.0, 1.0)) -> Ledger:
+        """The ledger of a product of independent laws (L4: masses at 0 and ∞ add up at most).
+
+        What an entry lost is multiplied by at most the total of the other law's rows.
+        """
+        added = Ledger(*(mine + theirs for mine, theirs in zip(_values(self), _values(other), strict=True)))
+        return replace(added, lost=self.lost * totals[1] + other.lost * totals[0])
 
     def plus(
         self, *, infinite: float = 0.0, zero: float = 0.0, lost: float = 0.0, relative: float = 0.0
     ) -> Ledger:
-        """The ledger with more charged to it; what underflow lost may have been at 0 or at ∞."""
+        """The ledger with more charged to it."""
         return replace(
             self,
-            infinite=self.infinite + infinite + lost,
-            zero=self.zero + zero + lost,
+            infinite=self.infinite + infinite,
+            zero=self.zero + zero,
             lost=self.lost + lost,
             relative=self.relative + relative,
         )

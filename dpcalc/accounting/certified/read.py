@@ -15,26 +15,23 @@ from dpcalc.rounding import LARGEST_EXPONENT, UNIT, accumulated
 _FAINT = 1e-280  # masses below are counted at ∞ above and left out below
 _TRUSTED = 0.25  # relative + slack must be less, or nothing is known
 _TRIES = 80
-_SMALL = 1e-290
 
 
 @dataclass(frozen=True)
 class Curve:
-    """δ(ε) from one side: `rest` + Σ mass·(1 - e^{ε - loss})₊, without what underflow may have added (`lost`)."""
+    """δ(ε) from one side: `rest` + Σ mass·(1 - e^{ε - loss})₊."""
 
     upper: bool
     losses: Floats
     masses: Floats
     rest: float
-    lost: float
 
     def delta(self, epsilon: float) -> float:
         """δ at ε ≥ 0: an upper bound, or a lower one; NaN is neither and fails every comparison."""
         terms = float(self.masses @ -np.expm1(np.minimum(epsilon - self.losses, 0.0)))
         if self.upper:
             return self.rest + terms * (1 + accumulated(len(self.masses) + 8))
-        taken = self.lost * math.exp(min(epsilon, LARGEST_EXPONENT)) if self.lost else 0.0
-        return max(terms * (1 - accumulated(len(self.masses) + 8)) - taken, 0.0)
+        return max(terms * (1 - accumulated(len(self.masses) + 8)), 0.0)
 
     def epsilon(self, delta: float) -> float:
         """ε at δ: at least the true one as an upper bound (∞ if none is found), at most as a lower one (or 0)."""
@@ -66,17 +63,13 @@ class Curve:
             p = np.cumsum(masses)
             q = np.cumsum(masses * np.exp(-losses))
             at_losses = p - np.exp(losses) * q
-        target, found = delta - self.rest, None
-        for _ in range(3 if self.lost and not self.upper else 1):
-            beyond = np.flatnonzero(at_losses > target)
-            k = int(beyond[0]) if beyond.size else len(losses)
-            if not target > 0 or k == 0 or not p[k - 1] > target:
-                return found
-            found = math.log((float(p[k - 1]) - target) / float(q[k - 1]))
-            if not math.isfinite(found):
-                return None
-            target = delta + self.lost * math.exp(min(max(found, 0.0), LARGEST_EXPONENT))
-        return found
+        target = delta - self.rest
+        beyond = np.flatnonzero(at_losses > target)
+        k = int(beyond[0]) if beyond.size else len(losses)
+        if not target > 0 or k == 0 or not p[k - 1] > target:
+            return None
+        found = math.log((float(p[k - 1]) - target) / float(q[k - 1]))
+        return found if math.isfinite(found) else None
 
     def slope(self, epsilon: float, delta: float) -> float:
         """-d log δ / dε, a hint."""
@@ -86,30 +79,35 @@ class Curve:
 
 def curve(law: Law, direction: Direction, *, upper: bool) -> Curve:
     """One side of δ(ε) in one direction."""
-    ledger = law.ledger
-    losses = np.concatenate([law.losses(k) for k in law.components]) if law.components else np.zeros(0)
-    rows = np.concatenate([part.rows for part in law.components.values()], axis=-1) if law.components else np.zeros((3, 0))
-    sign = 1.0 if direction == "remove" else -1.0
-    trusted = ledger.relative + ledger.slack < _TRUSTED and (upper or direction in law.lower)
+    parts = law.components
+    losses = np.concatenate([law.losses(k) for k in parts] or [np.zeros(0)])
+    rows = np.concatenate([part.rows for part in parts.values()] or [np.zeros((3, 0))], axis=-1)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        root = np.exp(sign * losses / 2)  # from √X to mass, in this direction
-        if upper:
-            masses = rows[UPPER] * root * (1 + 2 * ledger.relative)
-            rest = (ledger.infinite if direction == "remove" else ledger.zero) if trusted else math.inf
-            keep = ~(masses < _FAINT)
-            rest = (rest + _FAINT * len(losses)) * (1 + 8 * UNIT)
-            points = sign * losses
-            points = points + ledger.shift + 4 * UNIT * (1 + np.abs(points))
-        else:
-            p, q = (rows[P_LOWER] * root, rows[Q_LOWER] / root)
-            if direction == "add":
-                p, q = rows[Q_LOWER] * root, rows[P_LOWER] / root
-            r = 2 * (ledger.relative + ledger.slack)
-            masses = p * (1 - r) if trusted else np.zeros_like(p)
-            keep, rest = masses > _FAINT, 0.0
-            points = np.log(masses / np.maximum(q * (1 + r), _SMALL))
-            points = points - 8 * UNIT * (1 + np.abs(points))
-    return Curve(upper, points[keep], masses[keep], rest, ledger.lost)
+        return _upper(law, direction, losses, rows) if upper else _lower(law, direction, losses, rows)
+
+
+def _upper(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curve:
+    """Points are raised by `shift`, weights by `relative`; what is too faint for doubles counts as infinite."""
+    ledger, points = law.ledger, losses if direction == "remove" else -losses
+    masses = rows[UPPER] * np.exp(points / 2) * (1 + 2 * (ledger.relative + ledger.shift))
+    rest = ledger.infinite if direction == "remove" else ledger.zero
+    rest = (rest + _FAINT * len(losses)) * (1 + 8 * UNIT) if ledger.relative + ledger.shift < _TRUSTED else math.inf
+    keep = ~(masses < _FAINT)  # so that NaN is kept, and seen
+    return Curve(True, (points + ledger.shift + 4 * UNIT * (1 + np.abs(points)))[keep], masses[keep], rest)
+
+
+def _lower(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curve:
+    """Each name's own ratio of masses is its loss; names too faint for `lost` not to matter are ignored."""
+    ledger, points = law.ledger, losses if direction == "remove" else -losses
+    detected, other = (P_LOWER, Q_LOWER) if direction == "remove" else (Q_LOWER, P_LOWER)
+    r = 2 * (ledger.relative + ledger.slack) + 4 * UNIT
+    if not (r < _TRUSTED and direction in law.lower):
+        return Curve(False, np.zeros(0), np.zeros(0), 0.0)
+    known = (rows[detected] > ledger.lost / UNIT) & (rows[other] > ledger.lost / UNIT)
+    masses = rows[detected] * np.exp(points / 2) * (1 - r)
+    ratios = points + np.log(rows[detected] / rows[other]) + (math.log1p(-r) - math.log1p(r))
+    keep = known & (masses > _FAINT)
+    return Curve(False, (ratios - 8 * UNIT * (1 + np.abs(points) + np.abs(ratios)))[keep], masses[keep], 0.0)
 
 
 def epsilon_bounds(laws: Sequence[tuple[Law, Direction]], delta: float) -> tuple[float, float]:

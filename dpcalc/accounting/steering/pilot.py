@@ -15,6 +15,7 @@ from dpcalc.pairs.base import Pair
 _ORDERS = np.geomspace(0.02, 1e6, 60)
 _FINER = np.exp(np.linspace(-0.3, 0.3, 9))
 _LARGEST, _SMALLEST = 690.0, 1e-9
+_RARE = 1e-3  # of δ
 
 
 @lru_cache(maxsize=1)
@@ -55,9 +56,17 @@ class Sketch:
     def mean_masses(self, members: Indices) -> Floats:
         return np.asarray(self.masses[members].mean(axis=0))
 
+    def without_tails(self, rare: float) -> Sketch:
+        """The same without tails that all steps together enter with a probability below `rare`, under P or under Q."""
+        masses = self.masses * (1 + np.exp(self.losses))
+        per_step = rare / self.total
+        there = (np.cumsum(masses, axis=1) > per_step) & (np.cumsum(masses[:, ::-1], axis=1)[:, ::-1] > per_step)
+        return Sketch(self.losses, np.where(there, self.masses, 0.0), self.counts)
+
     def cumulants(self, powers: Floats) -> Floats:
         """log E_Q X^power of the whole composition, for each power; ∞ where it leaves the range of doubles."""
-        exponents = np.multiply.outer(self.losses, powers)
+        used = self.masses.any(axis=0)
+        exponents = np.multiply.outer(np.where(used, self.losses, 0.0), powers)
         top = exponents.max(axis=0)
         means = self.masses @ np.exp(exponents - top)
         with np.errstate(divide="ignore"):
@@ -65,8 +74,12 @@ class Sketch:
         return np.asarray(self.counts @ (logs + top))
 
     def ways(self, delta: float) -> tuple[Way, Way]:
-        """For removing and adding, the λ with the smallest RDP bound on ε at δ, and that bound."""
-        return self._way(1, math.log(delta)), self._way(-1, math.log(delta))
+        """For removing and adding, the λ with the smallest RDP bound on ε at δ, and that bound.
+
+        Losses too rare to matter at δ are left out: they would outweigh everything at high orders.
+        """
+        kept = self.without_tails(_RARE * delta)
+        return kept._way(1, math.log(delta)), kept._way(-1, math.log(delta))
 
     def _way(self, sign: int, log_delta: float) -> Way:
         orders, value, order = _ORDERS, math.inf, 1.0
