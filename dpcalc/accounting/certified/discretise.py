@@ -16,6 +16,7 @@ from dpcalc.rounding import LARGEST_EXPONENT, UNIT, accumulated
 
 _TOO_MUCH = 1e-9  # masses that add up to more than 1 by this are not those of a pair
 _UNKNOWN = 1e-6  # lower cells whose relative error is larger are ignored
+_REST = 1e-9  # of the mass, in cells that are charged by themselves
 _POINTS = 8  # a point i·step and its logarithm are rounded a few times, relative to log X
 
 Spans = tuple[tuple[int, int], ...]
@@ -128,7 +129,7 @@ def _split(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[tuple[Flo
         eta = np.where(cells.p > 0, cells.p_error / cells.p, 0.0) + rho + 32 * UNIT
         eta = np.where(mean > 0, eta * (q * mean / (1 - q + q * mean)), 0.0)
     eta = eta + _POINTS * UNIT * np.maximum(np.abs(edges[:-1]), np.abs(edges[1:]))
-    common_rho, common_eta = (_common(values, b) for values in (rho, eta))
+    common_rho, common_eta = (_common(values, b * (1 + mean)) for values in (rho, eta))
     further = np.maximum(np.abs(low), high)
     raised = cells.q_error + (cells.p_error + cells.q_error * further + _POINTS * UNIT * b * (further + 1 / q)) / gap
     more = np.where((rho > common_rho) | (eta > common_eta), raised, 0.0)
@@ -137,9 +138,12 @@ def _split(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[tuple[Flo
 
 
 def _common(values: Floats, weights: Floats) -> Floats:
-    """For each row, twice what most of its weight has of a value: any choice is sound."""
-    heaviest = np.argmax(weights, axis=-1)
-    return np.asarray(2 * values[np.arange(len(values)), heaviest][:, None])
+    """For each row, a bound of a value in nearly all of its weight: any choice is sound."""
+    order = np.argsort(-values, axis=-1)
+    beyond = np.cumsum(np.take_along_axis(weights, order, axis=-1), axis=-1) <= _REST
+    sorted_values = np.take_along_axis(values, order, axis=-1)
+    first = np.minimum(beyond.sum(axis=-1), values.shape[-1] - 1)
+    return sorted_values[np.arange(len(values)), first][:, None]
 
 
 def _known(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) -> tuple[Floats, Floats, float]:

@@ -28,7 +28,7 @@ _WIDEST = 1 << 14  # blocks of points of one grid on either side of the middle
 _MOST = 1 << 17  # points of the coarsest grid
 _FURTHEST = 680.0
 _CUT = 2e-3  # of the tolerance in δ, for tails
-_AIM = 0.35  # of the variance that the tolerance allows: products add more than moves account for
+_AIM = 1.0  # of the variance that the tolerance allows
 _SMALL_DELTA = 1e-9
 _FEW = 5  # so few points are not worth a move
 
@@ -101,7 +101,7 @@ def spans_for(hints: Hints, losses: Floats, masses: Floats) -> Spans:
     while True:
         s = hints.step * float(RATIO) ** len(out)
         cost = hints.costs(ratios, logs, np.full(len(ratios), s), 1.0)
-        first, last = _range(ratios, cost, s)
+        first, last = _range(ratios, cost * _again(hints.total), s)
         if out:
             first = min(first, out[-1][0] // RATIO // RATIO * RATIO)
             last = max(last, -(-out[-1][1] // RATIO // RATIO) * RATIO)
@@ -152,28 +152,34 @@ class Spending:
             log_q = np.log(np.concatenate([_weights(law, k) for k in keys])) - losses / 2
         costs = hints.costs(losses, log_q, steps, law.count / law.batch)
         end = len(costs)
+        again = _again(hints.total * law.batch / law.count)
         for k, size in zip(keys[::-1], sizes[::-1], strict=True):  # from the coarsest, so that nothing moves twice
             here = costs[end - size : end]
             end -= size
             if hints.steepest() * RATIO * law.step_of(k) <= _COARSEST:
-                left, right, cost = _moves(here, available)
+                left, right, cost = _moves(here, available, again, finest=k == keys[0])
                 if left + right:
                     law = coarsened(law, k, left, right)
                     available, self.spent = available - cost, self.spent + cost
         return law
 
 
-def _moves(costs: Floats, available: float) -> tuple[int, int, float]:
-    """How many points on the left and on the right should move, and what that costs."""
+def _again(copies: float) -> float:
+    """How often a point on a coarser grid costs what its move did: in every later product all else meets it there."""
+    return 1 + math.log2(max(copies, 1.0))
+
+
+def _moves(costs: Floats, available: float, again: float, *, finest: bool) -> tuple[int, int, float]:
+    """How many points on the left and on the right should move, and what that costs; a whole grid costs but once."""
     from_left = np.cumsum(costs)
-    total = float(from_left[-1])
+    total = float(from_left[-1]) * (1 if finest else again)
     if total <= _WHOLE * available:
         return len(costs), 0, total
-    i = int(np.searchsorted(from_left, _TAIL * available))
+    i = int(np.searchsorted(from_left, _TAIL * available / again))
     from_right = np.cumsum(costs[::-1])
-    j = int(np.searchsorted(from_right, _TAIL * available))
+    j = int(np.searchsorted(from_right, _TAIL * available / again))
     i, j = (i if i > _FEW else 0), (j if j > _FEW else 0)
-    return i, j, (float(from_left[i - 1]) if i else 0.0) + (float(from_right[j - 1]) if j else 0.0)
+    return i, j, again * ((float(from_left[i - 1]) if i else 0.0) + (float(from_right[j - 1]) if j else 0.0))
 
 
 def _weights(law: Law, k: int) -> Floats:
