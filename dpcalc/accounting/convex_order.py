@@ -5,6 +5,7 @@ Everything certified happens in `certified`; here hints are made, used and made 
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from dpcalc.accounting.certified.discretise import discretised
 from dpcalc.accounting.certified.law import Direction, Law
 from dpcalc.accounting.certified.read import curve, worst
 from dpcalc.accounting.question import Question
-from dpcalc.accounting.steering.hints import Hints, Spending, make_hints, spans_for
+from dpcalc.accounting.steering.hints import SMALL_DELTA, Hints, Spending, make_hints, spans_for
 from dpcalc.accounting.steering.pilot import Sketch, Way, sketch
 from dpcalc.pairs.base import Pair
 
@@ -48,7 +49,15 @@ class Interval:
 
 def interval(parts: Parts, question: Question, directions: Iterable[Direction]) -> Interval:
     """Certified bounds on the worst of some directions of a composition of pairs."""
-    return _Search(parts, question, tuple(directions)).run()
+    search = _Search(parts, question, tuple(directions))
+    if len(search.directions) == 1 or search.delta > SMALL_DELTA:
+        return search.run()
+    ranked = sorted(search.directions, key=lambda direction: -search.way(direction).epsilon)
+    best = search.only(ranked[0]).run()
+    for direction in ranked[1:]:
+        other = search.only(direction).run(enough=best.upper)
+        best = replace(other if other.upper > best.upper else best, lower=max(best.lower, other.lower))
+    return best
 
 
 class _Search:
@@ -67,17 +76,29 @@ class _Search:
             self.ways = (replace(self.ways[0], epsilon=question.epsilon), replace(self.ways[1], epsilon=question.epsilon))
         self.spacing = _spacing(self.parts)
 
-    def run(self) -> Interval:
+    def way(self, direction: Direction) -> Way:
+        return self.ways[0 if direction == "remove" else 1]
+
+    def only(self, direction: Direction) -> _Search:
+        """The same search in one direction."""
+        other = copy.copy(self)
+        other.directions = (direction,)
+        return other
+
+    def run(self, enough: float = 0.0) -> Interval:
+        """Passes until the interval is narrow, or below `enough`, or hints are of no more help."""
         tolerance = self.question.tolerance
         best = Interval(0.0, self.question.largest, {}, "nothing was certified")
         aim, idle = tolerance, 0
+        if self.question.delta is not None and enough > self.way(self.directions[0]).epsilon:
+            aim = max(tolerance, 0.3 * (1 - self.way(self.directions[0]).epsilon / enough))
         for _ in range(_PASSES):
             hints = make_hints(self.sketch, self.ways, self.delta, self._widths(aim), self.spacing)
             law = build(self.parts, self.sketch, hints)
             found, ends = self._read(law)
             before, best = best, best.and_(found)
             gap = _gap(best)
-            if gap <= tolerance:
+            if gap <= tolerance or best.upper <= enough:
                 return best
             if law.points > _MOST_POINTS:
                 return replace(best, stopped=f"finer grids would have more than {_MOST_POINTS} points")
@@ -172,10 +193,10 @@ def build(parts: Parts, drawn: Sketch, hints: Hints) -> Law:
     law: Law | None = None
     for bit in range(max(count for _, count in batches).bit_length() - 1, -1, -1):
         if law is not None:
-            law = spending.trimmed(product(law, law, tilts=hints.tilts, worse=hints.worse))
+            law = spending.trimmed(product(law, law, worse=hints.worse))
         for batch, count in batches:
             if count >> bit & 1:
-                law = batch if law is None else product(law, batch, tilts=hints.tilts, worse=hints.worse)
+                law = batch if law is None else product(law, batch, worse=hints.worse)
                 if len(batches) > 1:
                     law = spending.trimmed(law)
     assert law is not None
@@ -186,7 +207,7 @@ def _batches(parts: Parts, drawn: Sketch, hints: Hints) -> list[tuple[Law, int]]
     """The single steps as laws; pairs that run equally often and are alike are multiplied with each other at once."""
     if len(parts) <= _FEW:
         return [
-            (discretised([pair], hints.step, spans_for(hints, drawn.losses, drawn.masses[k])), count)
+            (discretised([pair], hints.step, spans_for(hints, drawn.losses, drawn.masses[k]), hints.tilt), count)
             for k, (pair, count) in enumerate(parts)
         ]
     order = sorted(range(len(parts)), key=lambda k: (parts[k][1], drawn.scales[k]))
@@ -208,8 +229,8 @@ def _batches(parts: Parts, drawn: Sketch, hints: Hints) -> list[tuple[Law, int]]
 def _folded(parts: Parts, drawn: Sketch, hints: Hints, group: list[int]) -> Law:
     """The product of the laws of some pairs, two by two."""
     spans = spans_for(hints, drawn.losses, drawn.mean_masses(np.array(group)))
-    law = discretised([parts[k][0] for k in group], hints.step, spans)
+    law = discretised([parts[k][0] for k in group], hints.step, spans, hints.tilt)
     spending = Spending(hints)
     while law.batch > 1:
-        law = spending.trimmed(halved(law, tilts=hints.tilts, worse=hints.worse))
+        law = spending.trimmed(halved(law, worse=hints.worse))
     return single(law) if len(group) > 1 else law

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import replace
 
 import numpy as np
 
 from dpcalc.accounting.certified.coarsen import to_next_grid
 from dpcalc.accounting.certified.convolve import SHORT, convolved
-from dpcalc.accounting.certified.law import RATIO, Component, Direction, Law, underflow
+from dpcalc.accounting.certified.law import RATIO, UPPER, Component, Direction, Law
 from dpcalc.accounting.certified.ledger import Ledger
-from dpcalc.rounding import accumulated
+from dpcalc.rounding import SMALLEST_NORMAL, accumulated
 
 _PER_COARSENING = 3 * RATIO
-_PER_PRODUCT = 700
-"""Roundings of a product's factors: e^{tilt} with arguments up to 300 has a relative error of 300 units, twice."""
+_PER_PRODUCT = 16
+_SMALL_POWER = 8  # rows whose total is within 2^±8 are left as they are
 
 
 def product(
-    x: Law, y: Law, *, short: int = SHORT, tilts: Sequence[float] = (0.0,), worse: Direction = "remove"
+    x: Law, y: Law, *, short: int = SHORT, worse: Direction = "remove"
 ) -> Law:
     """The law of two independent ratios multiplied; two batches are multiplied law by law. Both have one step.
 
     Every pair of grids meets on the coarser one: component k of one law with components 0 … k of the other.
     """
-    if x.step != y.step:
-        raise ValueError("laws on grids of different steps have no product")
+    if (x.step, x.tilt) != (y.step, y.tilt):
+        raise ValueError("laws on different grids or scales have no product")
     components: dict[int, Component] = {}
     terms = float(_PER_PRODUCT)
     fine_x: Component | None = None
@@ -41,33 +41,43 @@ def product(
             pairs = [(here_x, here_x if fine_x is None else here_x.plus(Component(fine_x.start, 2 * fine_x.rows)))]
         for a, b in pairs:
             if a is not None and b is not None:
-                out, direct = convolved(a, b, x.step_of(k), short=short, tilts=tilts, worse=worse)
+                out, direct = convolved(a, b, x.step_of(k), short=short, worse=worse)
                 lower = lower if direct else lower & {worse}
                 components[k] = out.plus(components.get(k))
                 terms += min(a.size, b.size) + _PER_COARSENING
         last = k == max((*x.components, *y.components))
-        fine_x = None if up_x is None or last else to_next_grid(up_x, x.step_of(k))
-        fine_y = fine_x if x is y else None if up_y is None or last else to_next_grid(up_y, x.step_of(k))
-    law = Law(x.step, components, x.ledger, x.count + y.count, lower)
-    entry, mass = underflow(terms, law.points, law.reach())
+        fine_x = None if up_x is None or last else to_next_grid(up_x, x.step_of(k), x.tilt)
+        fine_y = fine_x if x is y else None if up_y is None or last else to_next_grid(up_y, x.step_of(k), x.tilt)
     total = _total(x)
+    entry = terms * SMALLEST_NORMAL
+    for part in components.values():
+        part.rows[..., UPPER, :] += entry  # what numbers below the normal range may have lost, where it was
     ledger = x.ledger.then(y.ledger, (total, total if x is y else _total(y)))
-    relative = x.batch * accumulated(terms)
-    return replace(law, ledger=ledger.plus(relative=relative, lost=entry, infinite=x.batch * mass, zero=x.batch * mass))
+    ledger = ledger.plus(relative=x.batch * accumulated(terms), lost=entry)
+    return _rescaled(Law(x.step, components, ledger, x.count + y.count, lower, x.tilt, x.scale + y.scale))
+
+
+def _rescaled(law: Law) -> Law:
+    """The law with rows whose largest total is about 1: powers of two are exact."""
+    power = math.frexp(_total(law))[1]
+    if abs(power) < _SMALL_POWER or law.batch > 1:
+        return law
+    components = {k: Component(part.start, np.ldexp(part.rows, -power)) for k, part in law.components.items()}
+    ledger = replace(law.ledger, lost=law.ledger.lost * 2.0**-power)
+    return replace(law, components=components, ledger=ledger, scale=law.scale + power)
 
 
 def _total(law: Law) -> float:
-    """The largest sum of a row, and at least 1."""
-    sums = sum(np.max(part.rows.sum(axis=-1), initial=0.0) for part in law.components.values())
-    return max(1.0, float(sums) * 1.001)
+    """The largest sum of a row."""
+    return float(sum(np.max(part.rows.sum(axis=-1), initial=0.0) for part in law.components.values())) * 1.001
 
 
-def halved(law: Law, *, short: int = SHORT, tilts: Sequence[float] = (0.0,), worse: Direction = "remove") -> Law:
+def halved(law: Law, *, short: int = SHORT, worse: Direction = "remove") -> Law:
     """A batch with its laws multiplied two by two; one that is left over stays as it is."""
     half = law.batch // 2
     first, second = _part(law, slice(0, half)), _part(law, slice(half, 2 * half))
-    first = replace(first, ledger=Ledger(), count=0)
-    done = product(first, second, short=short, tilts=tilts, worse=worse)
+    first = replace(first, ledger=Ledger(lost=law.ledger.lost), count=0)
+    done = product(first, second, short=short, worse=worse)
     if law.batch % 2 == 0:
         return done
     rest = law.batch - 1

@@ -7,7 +7,6 @@ upper weights and to one of the lower law's masses and taken off the other, afte
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,36 +17,26 @@ from dpcalc.rounding import TRANSFORM, UNIT
 SHORT = 320
 """Up to so many points in the shorter component, sums are used."""
 
-_BLOCK = 512
+_BLOCK, _SMALLEST_BLOCK = 512, 64
 _MOST_BLOCKS = 8
-_STEEPEST_TILT = 300.0  # of a whole block, so that no factor leaves the range of doubles
 _STEEPEST = 6.0  # log X over a block: beyond, its larger end would drown the smaller one in errors
 
 
 def convolved(
-    a: Component,
-    b: Component,
-    step: float,
-    *,
-    short: int = SHORT,
-    tilts: Sequence[float] = (0.0,),
-    worse: Direction = "remove",
+    a: Component, b: Component, step: float, *, short: int = SHORT, worse: Direction = "remove"
 ) -> tuple[Component, bool]:
-    """All rows of one component with those of another on a grid of this step, and whether that took no transform.
-
-    Each tilt makes a bound of every entry of its own, and the best of them is taken.
-    """
-    direct = min(a.size, b.size) <= short or step * _BLOCK > _STEEPEST
-    if direct:
+    """All rows of one component with those of another on a grid of this step, and whether that took no transform."""
+    block = _block(max(a.size, b.size), step)
+    if min(a.size, b.size) <= max(short, block // 4) or block < _SMALLEST_BLOCK:
         return Component(a.start + b.start, _by_sums(a.rows, b.rows)), True
     below = P_LOWER if worse == "remove" else Q_LOWER
-    rows = by_transform(a.rows, b.rows, step, tilts[0], below)
-    for tilt in tilts[1:]:
-        other = by_transform(a.rows, b.rows, step, tilt, below)
-        best = np.minimum(rows, other)
-        best[..., below, :] = np.maximum(rows[..., below, :], other[..., below, :])
-        rows = best
-    return Component(a.start + b.start, rows), False
+    return Component(a.start + b.start, by_transform(a.rows, b.rows, block, below)), False
+
+
+def _block(size: int, step: float) -> int:
+    """A power of two: some blocks for rows of this size, none of which log X rises steeply over."""
+    block = max(_BLOCK, 1 << (-(-size // _MOST_BLOCKS) - 1).bit_length())
+    return min(block, 1 << max(int(math.log2(_STEEPEST / step)), 0))
 
 
 def _by_sums(a: Floats, b: Floats) -> Floats:
@@ -62,19 +51,14 @@ def _by_sums(a: Floats, b: Floats) -> Floats:
     return out
 
 
-def by_transform(a: Floats, b: Floats, step: float, tilt: float, below: int) -> Floats:
+def by_transform(a: Floats, b: Floats, block: int, below: int) -> Floats:
     """Convolved rows with the transforms' errors on the safe side: off row `below`, onto the others.
 
-    Blocks keep the errors small where the rows are.
-    Within its blocks x_j is first multiplied by e^{tilt·step·j}. An FFT product of x and y errs by at most
+    Blocks keep the errors small where the rows are. An FFT product of x and y errs by at most
     (3 · TRANSFORM · log₂N + 3)·u·‖x‖₂‖y‖₁ in any entry, since ‖fft x · fft y‖₂ ≤ √N·‖x‖₂·‖y‖₁.
     """
     size = a.shape[-1] + b.shape[-1] - 1
-    block = max(_BLOCK, 1 << (-(-max(a.shape[-1], b.shape[-1]) // _MOST_BLOCKS) - 1).bit_length())
-    while block > _BLOCK and block * step * (1 + abs(tilt)) > _STEEPEST:
-        block //= 2
-    slope = math.copysign(min(abs(tilt) * step, _STEEPEST_TILT / block), tilt)
-    x, y = _blocks(a, block, slope), _blocks(b, block, slope)
+    x, y = _blocks(a, block), _blocks(b, block)
     fx, fy = np.fft.rfft(x, 2 * block), np.fft.rfft(y, 2 * block)
     unit = (3 * TRANSFORM * math.log2(2 * block) + 3 + x.shape[-2]) * UNIT
     norms, sums = unit * np.sqrt(np.square(x).sum(axis=-1)), y.sum(axis=-1)
@@ -87,8 +71,6 @@ def by_transform(a: Floats, b: Floats, step: float, tilt: float, below: int) -> 
     pieces = np.fft.irfft(transforms, 2 * block)
     errors[..., below, :] *= -1
     pieces += 1.001 * errors[..., None]
-    if slope:
-        pieces *= np.exp(-slope * np.arange(2 * block))
     out = np.zeros((*a.shape[:-1], many + 1, block))
     out[..., :-1, :] = pieces[..., :block]
     out[..., 1:, :] += pieces[..., block:]
@@ -96,9 +78,8 @@ def by_transform(a: Floats, b: Floats, step: float, tilt: float, below: int) -> 
     return np.maximum(flat, 0.0)
 
 
-def _blocks(rows: Floats, block: int, slope: float) -> Floats:
+def _blocks(rows: Floats, block: int) -> Floats:
     count = -(-rows.shape[-1] // block)
     padded = np.zeros((*rows.shape[:-1], count * block))
     padded[..., : rows.shape[-1]] = rows
-    blocks = padded.reshape(*rows.shape[:-1], count, block)
-    return blocks * np.exp(slope * np.arange(block)) if slope else blocks
+    return padded.reshape(*rows.shape[:-1], count, block)

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Component, Law, underflow
+from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Component, Law
 from dpcalc.accounting.certified.ledger import Ledger
 from dpcalc.arrays import Floats
 from dpcalc.errors import CertificationError
 from dpcalc.pairs.base import Cells, Pair
-from dpcalc.rounding import LARGEST_EXPONENT, UNIT, accumulated
+from dpcalc.rounding import LARGEST_EXPONENT, SMALLEST_NORMAL, UNIT, accumulated
 
 _TOO_MUCH = 1e-9  # masses that add up to more than 1 by this are not those of a pair
 _UNKNOWN = 1e-6  # lower cells whose relative error is larger are ignored
+_FAINTEST = 8 * SMALLEST_NORMAL  # what a weight below the normal range may have lost
+_OUTSIDE = 1e-12  # of what is spared by splitting, for the rounding of the points
 _REST = 1e-9  # of the mass, in cells that are charged by themselves
 _POINTS = 8  # a point i·step and its logarithm are rounded a few times, relative to log X
 
@@ -31,7 +33,7 @@ class _Layout:
     edges: Floats
 
 
-def discretised(pairs: Sequence[Pair], step: float, spans: Spans) -> Law:
+def discretised(pairs: Sequence[Pair], step: float, spans: Spans, tilt: float = 0.5) -> Law:
     """Certified laws of some pairs on the same grids: a batch (a single law for a single pair).
 
     The likelihood ratio of a sampled pair is X = 1 - q + qZ, and splitting is affine in X: it is done in Z, where
@@ -47,21 +49,21 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans) -> Law:
     found = [base.cells(row) for base, row in zip(bases, t, strict=True)]
     p, b, p_error, b_error = (np.stack(column) for column in zip(*found, strict=True))
     _bring_zero_inside((p, b, p_error, b_error), z)
-    ends = _ends(p, b, p_error, b_error, q)
+    infinite, zero, at_first, at_last = _ends(p, b, p_error, b_error, z, q, layout.edges)
     inner = slice(1, -1)
     weights, relative, shift = _split(Cells(p[:, inner], b[:, inner], p_error[:, inner], b_error[:, inner]), z, q, layout.edges)
+    weights[0][:, 0] += at_first
+    weights[1][:, -1] += at_last
     low_p, low_b, slack = _known(p, b, p_error, b_error, q)
     components = {
-        k: _component(k, layout, step, weights, (low_p[:, 1:-1], low_b[:, 1:-1])) for k in {block[0] for block in layout.blocks}
+        k: _component(k, layout, step, weights, (low_p[:, 1:-1], low_b[:, 1:-1]), tilt) for k in {block[0] for block in layout.blocks}
     }
     if len(pairs) == 1:
         components = {k: Component(part.start, part.rows[0]) for k, part in components.items()}
-    entry, mass = underflow(8, layout.edges.size, float(np.abs(layout.edges).max()))
-    infinite, zero = ends
-    ledger = Ledger(
-        infinite + len(pairs) * mass, zero + len(pairs) * mass, entry, relative + len(pairs) * accumulated(16), slack, shift
-    )
-    return Law(step, dict(sorted(components.items())), ledger, len(pairs))
+    # e^{τℓ} is off by |τℓ| units and those of the exponential; powers of two are exact.
+    tilted = len(pairs) * accumulated(4 * (1 + abs(tilt)) * float(np.abs(layout.edges).max()) + 32)
+    ledger = Ledger(infinite, zero, _FAINTEST, relative + tilted, slack + tilted, shift)
+    return Law(step, dict(sorted(components.items())), ledger, len(pairs), tilt=tilt)
 
 
 def _layout(step: float, spans: Spans) -> _Layout:
@@ -96,8 +98,14 @@ def _bring_zero_inside(columns: Sequence[Floats], z: Floats) -> None:
             masses[k, cell], masses[k, 0] = masses[k, cell] + masses[k, 0], 0.0
 
 
-def _ends(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) -> tuple[float, float]:
-    """Mass at ∞ and at 0: what lies outside the grid, and what the masses lack of 1 (L8)."""
+def _ends(
+    p: Floats, b: Floats, p_error: Floats, b_error: Floats, z: Floats, q: Floats, edges: Floats
+) -> tuple[float, float, Floats, Floats]:
+    """Mass at ∞ and at 0, and more weight on the first and the last point (L8).
+
+    What lies to the left of the grid is split onto {0, first point}, what lies to the right onto {last point, ∞};
+    P-mass that is missing from 1 belongs to ∞, and Q-mass to 0.
+    """
     missing = []
     for masses, errors in ((p, p_error), (b, b_error)):
         lacking = 1 - masses.sum(axis=-1)
@@ -105,10 +113,15 @@ def _ends(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) -> 
         if not np.all(lacking > -allowed - _TOO_MUCH):
             raise CertificationError(f"the masses of a pair add up to {float((1 - lacking).max()):.12g}, more than 1.")
         missing.append(np.where(lacking > allowed, lacking, 0.0))
-    outside = [masses[:, 0] + masses[:, -1] + errors[:, 0] + errors[:, -1] for masses, errors in ((p, p_error), (b, b_error))]
-    outside_p, outside_q = outside[0] + missing[0], outside[1] + missing[1]
-    mixed = q[:, 0] * outside_p + (1 - q[:, 0]) * outside_q
-    return float(mixed.sum()) * (1 + 8 * UNIT), float(outside_q.sum()) * (1 + 8 * UNIT)
+    rate = q[:, 0]
+    left_p, left_q = ((1 - rate) * (b[:, 0] + b_error[:, 0]) + rate * (p[:, 0] + p_error[:, 0])), b[:, 0] + b_error[:, 0]
+    at_first = left_p * np.exp(-edges[0])
+    zero = np.maximum(left_q - at_first * (1 - _OUTSIDE), 0.0) + 2 * b_error[:, 0] + missing[1]
+    at_last = b[:, -1] + b_error[:, -1]
+    spared = np.maximum(b[:, -1] - b_error[:, -1], 0.0) * np.maximum(z[:, -1], 0.0) * (1 - _OUTSIDE)
+    infinite = rate * np.maximum(p[:, -1] + p_error[:, -1] - spared, 0.0) + rate * missing[0] + (1 - rate) * missing[1]
+    raised = 1 + 16 * UNIT
+    return float(infinite.sum()) * raised, float(zero.sum()) * raised, at_first * raised, at_last * raised
 
 
 def _split(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[tuple[Floats, Floats], float, float]:
@@ -157,7 +170,12 @@ def _known(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) ->
 
 
 def _component(
-    k: int, layout: _Layout, step: float, weights: tuple[Floats, Floats], lower: tuple[Floats, Floats]
+    k: int,
+    layout: _Layout,
+    step: float,
+    weights: tuple[Floats, Floats],
+    lower: tuple[Floats, Floats],
+    tilt: float,
 ) -> Component:
     """The rows of one grid; a lower cell has the name of the point that takes more of its weight."""
     blocks = [block for block in layout.blocks if block[0] == k]
@@ -173,8 +191,11 @@ def _component(
         for row, masses in ((P_LOWER, lower[0][:, begin:end]), (Q_LOWER, lower[1][:, begin:end])):
             rows[:, row, at : at + count] += np.where(named_up, 0.0, masses)
             rows[:, row, at + 1 : at + count + 1] += np.where(named_up, masses, 0.0)
-    root = np.exp((start + np.arange(size)) * (step * float(RATIO) ** k / 2))
-    rows[:, UPPER] *= root
-    rows[:, P_LOWER] /= root
-    rows[:, Q_LOWER] *= root
+    losses = (start + np.arange(size)) * (step * float(RATIO) ** k)
+    for row, power in ((UPPER, tilt), (P_LOWER, tilt - 1), (Q_LOWER, tilt)):
+        with np.errstate(divide="ignore", over="ignore"):
+            rows[:, row] = np.exp(np.log(rows[:, row]) + power * losses)
+    rows[:, UPPER] += _FAINTEST
+    if not np.isfinite(rows).all():
+        raise OverflowError("weights beyond the range of doubles")
     return Component(start, rows)

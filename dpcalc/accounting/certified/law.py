@@ -11,7 +11,6 @@ import numpy as np
 
 from dpcalc.accounting.certified.ledger import Ledger
 from dpcalc.arrays import Floats
-from dpcalc.rounding import LARGEST_EXPONENT, SMALLEST_NORMAL
 
 RATIO = 4
 """How many steps of a grid make one of the next coarser."""
@@ -55,8 +54,9 @@ class Law:
     """A law above and a law below the true one, on the grids ℓ = step·4^k·i of ℓ = log X (component k).
 
     Row UPPER holds weights w of a law that exceeds the true one in convex order (L1, L2), rows P_LOWER and Q_LOWER the
-    P- and Q-mass of a post-processing of the outputs (L3). They are stored as w√X, p/√X and q√X, so that neither tail
-    underflows early. The lower rows bound the directions `lower`: both, until a transform's errors favour one of them.
+    P- and Q-mass of a post-processing of the outputs (L3). They are stored as wX^τ, pX^{τ-1} and qX^τ over 2^scale, τ
+    the `tilt`: at ½ neither tail underflows early, and at the order that decides for some δ what matters there is
+    large, however small δ is. The lower rows bound the directions `lower`: both, until a transform's errors favour one of them.
     A batch (rows of three dimensions) stands for the product of its laws, as do `ledger` and `count`.
     """
 
@@ -65,6 +65,8 @@ class Law:
     ledger: Ledger
     count: int = 1
     lower: frozenset[Direction] = BOTH
+    tilt: float = 0.5
+    scale: int = 0
 
     def step_of(self, k: int) -> float:
         return self.step * float(RATIO) ** k
@@ -94,11 +96,7 @@ class Law:
             default=0.0,
         )
 
-
-def underflow(terms: float, points: float, reach: float) -> tuple[float, float]:
-    """What sums of so many products below the normal range lose: from any entry, and in mass from all points.
-
-    e^{|ℓ|/2} turns √X into mass; what is lost above may have been at 0 or at ∞.
-    """
-    entry = terms * SMALLEST_NORMAL
-    return entry, entry * points * math.exp(reach / 2) if reach / 2 < LARGEST_EXPONENT else math.inf
+    def log_factors(self, direction: Direction, losses: Floats) -> Floats:
+        """What turns the logarithm of a weight into that of its P-mass (remove) or Q-mass (add)."""
+        power = 1 - self.tilt if direction == "remove" else -self.tilt
+        return power * losses + self.scale * math.log(2)

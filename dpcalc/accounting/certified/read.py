@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, UPPER, Direction, Law
 from dpcalc.arrays import Floats
-from dpcalc.rounding import LARGEST_EXPONENT, UNIT, accumulated
+from dpcalc.rounding import UNIT, accumulated
 
 _FAINT = 1e-280  # masses below are counted at ∞ above and left out below
 _TRUSTED = 0.25  # relative + slack must be less, or nothing is known
@@ -89,7 +89,8 @@ def curve(law: Law, direction: Direction, *, upper: bool) -> Curve:
 def _upper(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curve:
     """Points are raised by `shift`, weights by `relative`; what is too faint for doubles counts as infinite."""
     ledger, points = law.ledger, losses if direction == "remove" else -losses
-    masses = rows[UPPER] * np.exp(points / 2) * (1 + 2 * (ledger.relative + ledger.shift))
+    factors = law.log_factors(direction, losses)
+    masses = rows[UPPER] * np.exp(factors) * (1 + 2 * (ledger.relative + ledger.shift) + _of_factors(factors))
     rest = ledger.infinite if direction == "remove" else ledger.zero
     rest = (rest + _FAINT * len(losses)) * (1 + 8 * UNIT) if ledger.relative + ledger.shift < _TRUSTED else math.inf
     keep = ~(masses < _FAINT)  # so that NaN is kept, and seen
@@ -100,28 +101,20 @@ def _lower(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curv
     """Each name's own ratio of masses is its loss; names too faint for `lost` not to matter are ignored."""
     ledger, points = law.ledger, losses if direction == "remove" else -losses
     detected, other = (P_LOWER, Q_LOWER) if direction == "remove" else (Q_LOWER, P_LOWER)
-    r = 2 * (ledger.relative + ledger.slack) + 4 * UNIT
+    factors = law.log_factors(direction, losses)
+    r = 2 * (ledger.relative + ledger.slack) + _of_factors(factors)
     if not (r < _TRUSTED and direction in law.lower):
         return Curve(False, np.zeros(0), np.zeros(0), 0.0)
     known = (rows[detected] > ledger.lost / UNIT) & (rows[other] > ledger.lost / UNIT)
-    masses = rows[detected] * np.exp(points / 2) * (1 - r)
+    masses = rows[detected] * np.exp(factors) * (1 - r)
     ratios = points + np.log(rows[detected] / rows[other]) + (math.log1p(-r) - math.log1p(r))
     keep = known & (masses > _FAINT)
     return Curve(False, (ratios - 8 * UNIT * (1 + np.abs(points) + np.abs(ratios)))[keep], masses[keep], 0.0)
 
 
-def epsilon_bounds(laws: Sequence[tuple[Law, Direction]], delta: float) -> tuple[float, float]:
-    """Certified (lower, upper) ε at δ of the worst of some directions."""
-    lower = [curve(law, direction, upper=False).epsilon(delta) for law, direction in laws]
-    upper = [curve(law, direction, upper=True).epsilon(delta) for law, direction in laws]
-    return worst(lower), worst(upper)
-
-
-def delta_bounds(laws: Sequence[tuple[Law, Direction]], epsilon: float) -> tuple[float, float]:
-    """Certified (lower, upper) δ at ε of the worst of some directions."""
-    lower = [curve(law, direction, upper=False).delta(epsilon) for law, direction in laws]
-    upper = [curve(law, direction, upper=True).delta(epsilon) for law, direction in laws]
-    return worst(lower), min(worst(upper), 1.0)
+def _of_factors(factors: Floats) -> float:
+    """The relative error of e^factor, from the rounding of the factor itself."""
+    return accumulated(8 + 8 * float(np.abs(factors).max(initial=0.0)))
 
 
 def worst(values: Sequence[float]) -> float:

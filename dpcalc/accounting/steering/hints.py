@@ -19,6 +19,9 @@ from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Dire
 from dpcalc.accounting.steering.pilot import Sketch, Way
 from dpcalc.arrays import Floats
 
+SMALL_DELTA = 1e-9
+"""Below, directions are composed one by one, each in its own scale."""
+
 BASE_SHARE = 0.2  # of the variance, for putting single steps on a grid
 MOVE_SHARE = 0.5  # and for moving parts of products to coarser ones
 _BASE_MOVE = 0.02  # of the variances, for each end of each grid of a single step
@@ -27,9 +30,10 @@ _COARSEST = 1.5  # the largest step times the order
 _WIDEST = 1 << 14  # blocks of points of one grid on either side of the middle
 _MOST = 1 << 17  # points of the coarsest grid
 _FURTHEST = 680.0
+_IRRELEVANT = 60.0  # nats
+_STEEPEST = 300.0  # tilt times the largest loss of a step: rows stay within the range of doubles
 _CUT = 2e-3  # of the tolerance in δ, for tails
 _AIM = 1.0  # of the variance that the tolerance allows
-_SMALL_DELTA = 1e-9
 _FEW = 5  # so few points are not worth a move
 
 
@@ -42,7 +46,7 @@ class Hints:
     total: float
     cut: float
     step: float
-    tilts: tuple[float, ...]
+    tilt: float
     worse: Direction
 
     def relevance(self, losses: Floats, way: int) -> Floats:
@@ -53,7 +57,18 @@ class Hints:
         return (order + 1) * np.minimum(losses, epsilon) - 3 * np.maximum(losses - epsilon - 1, 0.0)
 
     def steepest(self) -> float:
-        return self.ways[0].order + 1
+        """The order that limits how coarse a grid may be."""
+        return self.ways[0 if self.variances[0] < math.inf else 1].order + 1
+
+    def limits(self, losses: Floats, log_q: Floats) -> tuple[float, float]:
+        """Where losses stop to matter for the only direction that is read: -∞ and ∞ if both are."""
+        if self.variances[0] < math.inf and self.variances[1] < math.inf:
+            return -math.inf, math.inf
+        way = 0 if self.variances[0] < math.inf else 1
+        logs = log_q + self.relevance(losses, way)
+        weights = np.exp(logs - logs.max())
+        mean, width = float(weights @ losses / weights.sum()), _IRRELEVANT / (self.ways[way].order + 1)
+        return (mean - width, math.inf) if way == 0 else (-math.inf, mean + width)
 
     def costs(self, losses: Floats, log_q: Floats, steps: Floats, count: float) -> Floats:
         """Per point, the share of the variances that moving it to the next coarser grid uses up, in all copies."""
@@ -82,11 +97,14 @@ def make_hints(
     if spacing is not None and spacing > step:
         step = spacing / math.ceil(spacing / step)
     read = [k for k in (0, 1) if widths[k] < math.inf]
-    tilts = tuple(ways[0].order + 0.5 if k == 0 else -ways[1].order - 0.5 for k in read)
     worse: Direction = "remove" if max(read, key=lambda k: ways[k].epsilon) == 0 else "add"
     share = min(max(min(widths[k] * ways[k].order for k in read), 1e-12), 1.0)
     cut = _CUT * share * delta
-    return Hints(ways, (remove, add), sketch.total, cut, step, (0.0,) if delta > _SMALL_DELTA else tilts, worse)
+    tilt = 0.5
+    if len(read) == 1 and delta <= SMALL_DELTA:
+        steepest = max(_STEEPEST / sketch.reach(cut), 0.5)
+        tilt = min(ways[0].order + 1, steepest) if worse == "remove" else -min(ways[1].order, steepest)
+    return Hints(ways, (remove, add), sketch.total, cut, step, tilt, worse)
 
 
 def spans_for(hints: Hints, losses: Floats, masses: Floats) -> Spans:
@@ -97,6 +115,8 @@ def spans_for(hints: Hints, losses: Floats, masses: Floats) -> Spans:
     heavy = np.flatnonzero((logs > rare) | (logs + ratios > rare))
     low, high = (float(ratios[heavy].min()), float(ratios[heavy].max())) if heavy.size else (0.0, 0.0)
     low, high = max(low - 0.15 * abs(low), -_FURTHEST), min(high + 0.15 * abs(high), _FURTHEST)
+    left, right = hints.limits(ratios, logs)
+    low, high = max(low, left), min(high, right)
     out: list[tuple[int, int]] = []
     while True:
         s = hints.step * float(RATIO) ** len(out)
@@ -137,8 +157,13 @@ class Spending:
         """Rare tails cut off, and parts of each grid moved to the next coarser one as far as the budget goes."""
         hints = self.hints
         allowed = hints.cut * law.count / hints.total
-        for k in list(law.components):
-            i, j = _rare(law, k, allowed)
+        keys = list(law.components)
+        losses = np.concatenate([law.losses(k) for k in keys])
+        with np.errstate(divide="ignore"):
+            log_q = np.log(np.concatenate([_weights(law, k) for k in keys])) + law.log_factors("add", losses)
+        limits = hints.limits(losses, log_q)
+        for k in keys:
+            i, j = _rare(law, k, allowed, limits)
             if i or j:
                 law = cut(law, k, i, j)
         available = MOVE_SHARE * math.log2(law.count / law.batch + 1) / math.log2(hints.total + 1) - self.spent
@@ -148,8 +173,9 @@ class Spending:
         losses = np.concatenate([law.losses(k) for k in keys])
         sizes = [law.components[k].size for k in keys]
         steps = np.repeat([law.step_of(k) for k in keys], sizes)
+        log_factors = law.log_factors("add", losses)
         with np.errstate(divide="ignore"):
-            log_q = np.log(np.concatenate([_weights(law, k) for k in keys])) - losses / 2
+            log_q = np.log(np.concatenate([_weights(law, k) for k in keys])) + log_factors
         costs = hints.costs(losses, log_q, steps, law.count / law.batch)
         end = len(costs)
         again = _again(hints.total * law.batch / law.count)
@@ -188,13 +214,16 @@ def _weights(law: Law, k: int) -> Floats:
     return both if both.ndim == 1 else both.mean(axis=0)
 
 
-def _rare(law: Law, k: int, allowed: float) -> tuple[int, int]:
-    """How many points at either end of a grid have less mass than is allowed to be cut off."""
+def _rare(law: Law, k: int, allowed: float, limits: tuple[float, float]) -> tuple[int, int]:
+    """How many points at either end of a grid have less mass than is allowed to be cut off, or lie beyond the limits."""
     rows, losses = law.components[k].rows, law.losses(k)
     if rows.ndim == 3:
         rows = rows.sum(axis=0)
-    root = np.exp(losses / 2)
-    masses = (rows[UPPER] + rows[Q_LOWER]) / root + (rows[UPPER] + rows[P_LOWER]) * root
-    i = int(np.searchsorted(np.cumsum(masses), allowed))
-    j = int(np.searchsorted(np.cumsum(masses[::-1]), allowed))
+    with np.errstate(over="ignore", invalid="ignore"):
+        q = (rows[UPPER] + rows[Q_LOWER]) * np.exp(law.log_factors("add", losses))
+        p = (rows[UPPER] + rows[P_LOWER]) * np.exp(law.log_factors("remove", losses))
+    p[losses < limits[0]] = q[losses < limits[0]] = 0.0
+    p[losses > limits[1]] = q[losses > limits[1]] = 0.0
+    i = int(np.searchsorted(np.cumsum(p + q), allowed))
+    j = int(np.searchsorted(np.cumsum((p + q)[::-1]), allowed))
     return (len(losses), 0) if i + j >= len(losses) else (i, j)

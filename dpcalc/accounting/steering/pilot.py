@@ -63,6 +63,11 @@ class Sketch:
         there = (np.cumsum(masses, axis=1) > per_step) & (np.cumsum(masses[:, ::-1], axis=1)[:, ::-1] > per_step)
         return Sketch(self.losses, np.where(there, self.masses, 0.0), self.counts)
 
+    def reach(self, rare: float) -> float:
+        """The largest |log X| of a step that all steps together enter with a probability above `rare`."""
+        used = self.without_tails(rare).masses.any(axis=0)
+        return max(float(np.abs(self.losses[used]).max(initial=0.0)), 1e-300)
+
     def cumulants(self, powers: Floats) -> Floats:
         """log E_Q X^power of the whole composition, for each power; ∞ where it leaves the range of doubles."""
         used = self.masses.any(axis=0)
