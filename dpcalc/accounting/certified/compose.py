@@ -28,6 +28,8 @@ def product(
     if (x.step, x.tilt) != (y.step, y.tilt):
         raise ValueError("laws on different grids or scales have no product")
     components: dict[int, Component] = {}
+    if not x.components or not y.components:  # everything was cut off, and is in the ledger
+        return Law(x.step, components, x.ledger.then(y.ledger), x.count + y.count, x.lower & y.lower, x.tilt)
     terms = float(_PER_PRODUCT)
     fine_x: Component | None = None
     fine_y: Component | None = None
@@ -41,7 +43,7 @@ def product(
             pairs = [(here_x, here_x if fine_x is None else here_x.plus(Component(fine_x.start, 2 * fine_x.rows)))]
         for a, b in pairs:
             if a is not None and b is not None:
-                out, direct = convolved(a, b, x.step_of(k), short=short, worse=worse)
+                out, direct = convolved(a, b, x.step_of(k) * (1 + abs(x.tilt)), short=short, worse=worse)
                 lower = lower if direct else lower & {worse}
                 components[k] = out.plus(components.get(k))
                 terms += min(a.size, b.size) + _PER_COARSENING

@@ -23,20 +23,23 @@ _STEEPEST = 6.0  # log X over a block: beyond, its larger end would drown the sm
 
 
 def convolved(
-    a: Component, b: Component, step: float, *, short: int = SHORT, worse: Direction = "remove"
+    a: Component, b: Component, steepness: float, *, short: int = SHORT, worse: Direction = "remove"
 ) -> tuple[Component, bool]:
-    """All rows of one component with those of another on a grid of this step, and whether that took no transform."""
-    block = _block(max(a.size, b.size), step)
+    """All rows of one component with those of another, and whether that took no transform.
+
+    `steepness` is how fast, from point to point, weights may turn into mass: the step times the tilt, or more.
+    """
+    block = _block(max(a.size, b.size), steepness)
     if min(a.size, b.size) <= max(short, block // 4) or block < _SMALLEST_BLOCK:
         return Component(a.start + b.start, _by_sums(a.rows, b.rows)), True
     below = P_LOWER if worse == "remove" else Q_LOWER
     return Component(a.start + b.start, by_transform(a.rows, b.rows, block, below)), False
 
 
-def _block(size: int, step: float) -> int:
-    """A power of two: some blocks for rows of this size, none of which log X rises steeply over."""
+def _block(size: int, steepness: float) -> int:
+    """A power of two: some blocks for rows of this size, none of which is steep."""
     block = max(_BLOCK, 1 << (-(-size // _MOST_BLOCKS) - 1).bit_length())
-    return min(block, 1 << max(int(math.log2(_STEEPEST / step)), 0))
+    return min(block, 1 << max(int(math.log2(_STEEPEST / steepness)), 0))
 
 
 def _by_sums(a: Floats, b: Floats) -> Floats:

@@ -79,8 +79,9 @@ class Law:
     @property
     def batch(self) -> int:
         """How many laws these are; 1 for a single one."""
-        rows = next(iter(self.components.values())).rows
-        return 1 if rows.ndim == 2 else int(rows.shape[0])
+        for part in self.components.values():
+            return 1 if part.rows.ndim == 2 else int(part.rows.shape[0])
+        return 1
 
     @property
     def points(self) -> int:

@@ -156,6 +156,8 @@ class Spending:
     def trimmed(self, law: Law) -> Law:
         """Rare tails cut off, and parts of each grid moved to the next coarser one as far as the budget goes."""
         hints = self.hints
+        if not law.components:
+            return law
         allowed = hints.cut * law.count / hints.total
         keys = list(law.components)
         losses = np.concatenate([law.losses(k) for k in keys])
