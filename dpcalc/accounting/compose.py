@@ -6,9 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+from dpcalc.accounting.closed_forms import (
+    by_basic_composition,
+    by_gdp,
+    composed_mu,
+    gdp_value,
+    is_exactly_gaussian,
+    is_zero,
+)
 from dpcalc.accounting.clt import approximate_mu
-from dpcalc.accounting.closed_forms import by_basic_composition, by_gdp, composed_mu, gdp_value, is_exactly_gaussian, is_zero
-from dpcalc.accounting.engines import by_laws
+from dpcalc.accounting.engines import by_laws, rough_epsilon
 from dpcalc.accounting.guarantees import guarantee_of
 from dpcalc.accounting.question import Answer, Question
 from dpcalc.accounting.renyi import by_rdp
@@ -51,12 +58,16 @@ def upper_epsilon(parts: Parts, delta: float, tolerance: float = 1e-3) -> float:
 
 
 def estimated_epsilon(parts: Parts, delta: float, *, near: float) -> float:
-    """About ε at δ, fast: within a few per cent, or one per cent if it is near `near`."""
-    question = Question(delta, None, 0.2)
-    rough = _middle(answer_of(group(parts), question, "auto"))
-    if 0.5 * near < rough < 2 * near:
-        rough = _middle(answer_of(group(parts), Question(delta, None, 0.02), "auto"))
-    return rough
+    """About ε at δ, fast: an upper estimate where it is well below `near`, a few per cent off where it is close."""
+    grouped = group(parts)
+    if not is_exactly_gaussian(grouped):
+        rough = rough_epsilon(grouped, delta)
+        if rough < 0.5 * near:
+            return rough
+    found = _middle(answer_of(grouped, Question(delta, None, 0.1)))
+    if 0.7 * near < found < 1.4 * near:
+        found = _middle(answer_of(grouped, Question(delta, None, 0.01)))
+    return found
 
 
 def _middle(answer: Answer) -> float:

@@ -30,6 +30,8 @@ _TOGETHER = 256  # laws of a batch
 _ALIKE = 1.5  # the ratio of scales within a batch
 _MOST_POINTS = 150_000
 _SMALLEST_DELTA = 1e-290
+_LARGEST = 1e4  # the largest ε that is tried
+_TOO_MANY = 600_000  # points of a product: a law that needs them is not worth waiting for
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,13 @@ class _Search:
             self.delta = math.exp(max(self.sketch.log_delta(question.epsilon), math.log(_SMALLEST_DELTA)))
         self.ways = self.sketch.ways(self.delta)
         if question.epsilon is not None:
-            self.ways = (replace(self.ways[0], epsilon=question.epsilon), replace(self.ways[1], epsilon=question.epsilon))
+            self.ways = (
+                replace(self.ways[0], epsilon=question.epsilon),
+                replace(self.ways[1], epsilon=question.epsilon),
+            )
         self.spacing = _spacing(self.parts)
+        if not max(way.epsilon for way in self.ways) < _LARGEST:
+            raise OverflowError(f"losses of more than {_LARGEST:g} leave the range of doubles")
 
     def way(self, direction: Direction) -> Way:
         return self.ways[0 if direction == "remove" else 1]
@@ -110,7 +117,7 @@ class _Search:
         return replace(best, stopped=f"it is what {_PASSES} passes reach")
 
     def _widths(self, aim: float) -> tuple[float, float]:
-        """How far in ε the bounds of each direction may be apart: less for the worse one, anything if it is not read."""
+        """How far in ε the bounds of each direction may be apart: ∞ if it is not read, less for the worse one."""
         widths = {"remove": math.inf, "add": math.inf}
         least = 1e-3 * math.sqrt(float(self.sketch.counts @ self.sketch.scales**2))
         ways = dict(zip(widths, self.ways, strict=True))
@@ -199,6 +206,8 @@ def build(parts: Parts, drawn: Sketch, hints: Hints) -> Law:
                 law = batch if law is None else product(law, batch, worse=hints.worse)
                 if len(batches) > 1:
                     law = spending.trimmed(law)
+        if law is not None and law.points > _TOO_MANY:
+            raise OverflowError("the law of so few steps already has too many points")
     assert law is not None
     return law
 

@@ -12,6 +12,7 @@ from dpcalc.accounting.certified.law import Direction
 from dpcalc.accounting.certified.read import worst
 from dpcalc.accounting.convex_order import Interval, interval
 from dpcalc.accounting.question import Answer, Question
+from dpcalc.accounting.steering.pilot import sketch
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.pairs.base import Pair
 
@@ -31,12 +32,18 @@ def by_laws(parts: Parts, question: Question) -> Answer:
     upper = worst([found[composition].upper for composition in above])
     lower = worst([found[composition].lower for composition in below]) if below else 0.0
     decisive = max(above, key=lambda composition: found[composition].upper)
-    narrow = 0 < lower and upper <= 1.2 * lower
+    narrow = lower > 0 and upper <= 1.2 * lower
     stopped = None
     if not question.is_met(lower, upper):
         stopped = found[decisive].stopped or "no attained pair is known to come closer"
     certificate = {**found[decisive].certificate, "direction": "worse of " + " and ".join(decisive[1])}
     return Answer("pld", upper, lower, (lower + upper) / 2 if narrow else None, "certified", certificate, stopped)
+
+
+def rough_epsilon(parts: Parts, delta: float) -> float:
+    """About ε at δ from a sketch of the pairs, seldom too small: a hint, and no bound."""
+    drawn = [sketch([(mechanism.pairs()[k], count) for mechanism, count in parts]) for k in (0, 1)]
+    return max(found.ways(delta)[0].epsilon for found in drawn)
 
 
 def _interval(composition: Composition, question: Question) -> Interval:

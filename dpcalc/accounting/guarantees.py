@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dpcalc.accounting.clt import approximate_mu
 from dpcalc.accounting.closed_forms import composed_mu, is_exactly_gaussian
+from dpcalc.accounting.clt import approximate_mu
 from dpcalc.accounting.question import Answer, Question
 from dpcalc.accounting.renyi import composed_rdp, composed_rho
 from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee, MuKind, common_adjacency

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dpcalc.arrays import Complexes, Floats
-from dpcalc.rounding import NORMAL_TAIL, UNIT
 from dpcalc.pairs.moments import ROUNDING, chord_excess, mixed_losses
+from dpcalc.rounding import NORMAL_TAIL, UNIT
 
 
 class Kin(NamedTuple):
@@ -49,7 +49,7 @@ class Pair(ABC):
         """
 
     def cells(self, edges: Floats) -> Cells:
-        """`masses` with bounds on their errors: as small as those of differences of tails, unless a pair knows better."""
+        """`masses` with bounds on their errors: those of differences of tails, unless a pair knows better."""
         p, q = self.masses(edges)
         return Cells(p, q, tail_errors(p), tail_errors(q))
 

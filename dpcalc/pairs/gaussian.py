@@ -12,11 +12,11 @@ from scipy.special import log_ndtr, ndtr
 
 from dpcalc.arrays import Complexes, Floats
 from dpcalc.pairs.base import Cells, Kin, MixturePair, Pair, SymmetrisedPair, cells_from_tails, tail_errors
-from dpcalc.rounding import UNIT
 from dpcalc.pairs.moments import ROUNDING
 from dpcalc.pairs.subsampled_gaussian import log_mgf as subsampled_log_mgf
 from dpcalc.pairs.subsampled_renyi import log_excess as subsampled_log_excess
 from dpcalc.pairs.symmetrised_gaussian import log_mgf as symmetrised_log_mgf
+from dpcalc.rounding import UNIT
 
 
 def _masses(mu: float | Floats, edges: Floats) -> tuple[Floats, Floats]:

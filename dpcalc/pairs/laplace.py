@@ -9,8 +9,8 @@ import numpy as np
 from dpcalc.arrays import Complexes, Floats
 from dpcalc.elementary import exp_remainder
 from dpcalc.pairs.base import Cells, Pair, cells_from_tails, tail_errors
-from dpcalc.rounding import UNIT
 from dpcalc.pairs.moments import ROUNDING
+from dpcalc.rounding import UNIT
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class LaplacePair(Pair):
         return cells_from_tails(p_below, p_above), cells_from_tails(q_below, q_above)
 
     def cells(self, edges: Floats) -> Cells:
-        """Between -ε and ε the densities are ¼e^{(l-ε)/2} and ¼e^{-(l+ε)/2}: their cells have errors of their own size."""
+        """Between -ε and ε the densities are ¼e^{(l-ε)/2} and ¼e^{-(l+ε)/2}, whose cells err relative to themselves."""
         p, q = self.masses(edges)
         p_error, q_error = tail_errors(p), tail_errors(q)
         inside = np.flatnonzero((edges[:-1] > -self.epsilon) & (edges[1:] < self.epsilon))

@@ -10,8 +10,8 @@ import numpy as np
 
 from dpcalc.arrays import Complexes, Floats
 from dpcalc.pairs.base import Cells, Pair
-from dpcalc.rounding import UNIT
 from dpcalc.pairs.moments import log_excess_of_points, mixed_losses
+from dpcalc.rounding import UNIT
 
 # Losses above this are not told apart from infinity: e^loss must stay within the range of doubles.
 LARGEST_LOSS = 300.0

@@ -28,6 +28,8 @@ DIRECTIONS = ("remove", "add")
 def random_spans(rng, step, reach):
     """Nested index ranges of random sizes on one to four grids, the last of them about as wide as `reach`."""
     grids = int(rng.integers(1, 5))
+    while grids > 1 and step * RATIO ** (grids + 1) > 100:
+        grids -= 1
     spans, low, high = [], 0, 0
     for k in range(grids):
         s = step * RATIO**k
@@ -54,7 +56,7 @@ def random_trim(rng, law):
 
 def random_law(rng, pairs, counts, reach):
     """A composition with every hint random: grids, tilt, order of products, transforms or not, moves and cuts."""
-    step, tilt = 10 ** rng.uniform(-2.5, 0) * reach, float(rng.choice([0.5, 0.0, 1.0, rng.uniform(-3, 3)]))
+    step, tilt = 10 ** rng.uniform(-2.5, -0.5) * reach, float(rng.choice([0.5, 0.0, 1.0, rng.uniform(-3, 3)]))
     worse = str(rng.choice(DIRECTIONS))
     hints = {"short": int(rng.choice([0, 10**9])), "worse": worse}
     law = None
@@ -105,9 +107,6 @@ def test_random_hints_never_make_a_false_bound_of_gaussians(seed):
     mu = math.sqrt(sum(count * m * m for m, count in zip(mus, counts, strict=True)))
     law = random_law(rng, [GaussianPair(m) for m in mus], counts, max(mus) * float(rng.uniform(3, 12)))
 
-    def exact(epsilon, _direction):
-        return Fraction(float(gdp_delta(mu, epsilon)) * (1 - 1e-12))
-
     for direction in DIRECTIONS:
         below, above = (read.curve(law, direction, upper=upper) for upper in (False, True))
         for epsilon in [0.0, mu, *rng.uniform(0, 3 * mu * (mu + 2), 3)]:
@@ -144,10 +143,10 @@ def test_points_do_not_cancel_at_rate_one():
 
 def test_underflow_is_charged():
     """Entries below the normal range are raised, not forgotten: a law of nothing but underflow bounds nothing by 0."""
-    law = discretise.discretised([GaussianPair(1 / 1.4)], 2.0, ((-60, 60),))
-    for _ in range(12):
+    law = discretise.discretised([GaussianPair(10.0)], 10.0, ((-60, 60),))
+    for _ in range(6):
         law = compose.product(law, law)
-    mu = math.sqrt(4096) / 1.4
+    mu = math.sqrt(64) * 10
     assert read.curve(law, "remove", upper=True).epsilon(1e-6) >= mu * mu / 2
     assert law.ledger.lost > 0
 
@@ -280,7 +279,7 @@ def test_a_shift_of_the_points_is_paid_for():
 
 
 def test_the_error_of_transforms_is_paid_for(monkeypatch):
-    """Noise as large as the constant says, planted in the inverse transform: the brackets hold, and need the constant."""
+    """Noise as large as the constant says, planted in the inverse transform: brackets hold, and need the constant."""
     base = discretise.discretised([COIN.pair()], STEP / 64, ((-256, 256),))
     exact = COIN.times(COIN)
     real = np.fft.irfft
@@ -288,7 +287,8 @@ def test_the_error_of_transforms_is_paid_for(monkeypatch):
 
     def noisy(values, length):
         found = real(values, length)
-        return found + size * np.where(np.arange(found.size).reshape(found.shape) % 2, 1, -1)
+        signs = np.where(np.arange(found.shape[-1]) % 2, 1, -1)
+        return found + size * signs * np.abs(found).max(axis=-1, keepdims=True)
 
     monkeypatch.setattr(convolve.np.fft, "irfft", noisy)
     epsilons = [0.1, 1.0, 2.0]

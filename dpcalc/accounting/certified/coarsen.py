@@ -14,7 +14,7 @@ from dpcalc.rounding import accumulated
 
 
 def to_next_grid(component: Component, step: float, tilt: float) -> Component:
-    """A component of one step on the next coarser grid: weights split onto two neighbours, lower masses gathered into cells."""
+    """A component on the next coarser grid: weights split onto two neighbours, lower masses gathered into cells."""
     pad = component.start % RATIO
     count = -(-(pad + component.size) // RATIO)
     block = np.zeros((*component.rows.shape[:-1], count * RATIO))
@@ -101,4 +101,4 @@ def _mass(law: Law, direction: Direction, losses: Floats, upper: Floats) -> floa
     """The P-mass (remove) or Q-mass (add) of some weights; ∞ where doubles cannot tell."""
     with np.errstate(over="ignore", invalid="ignore"):
         mass = float((upper * np.exp(law.log_factors(direction, losses))).sum())
-    return mass if mass == mass else math.inf
+    return math.inf if math.isnan(mass) else mass

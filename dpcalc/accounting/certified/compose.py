@@ -18,9 +18,7 @@ _PER_PRODUCT = 16
 _SMALL_POWER = 8  # rows whose total is within 2^±8 are left as they are
 
 
-def product(
-    x: Law, y: Law, *, short: int = SHORT, worse: Direction = "remove"
-) -> Law:
+def product(x: Law, y: Law, *, short: int = SHORT, worse: Direction = "remove") -> Law:
     """The law of two independent ratios multiplied; two batches are multiplied law by law. Both have one step.
 
     Every pair of grids meets on the coarser one: component k of one law with components 0 … k of the other.

@@ -1,4 +1,4 @@
-"""Convolutions of non-negative rows: term by term where they are short, by blocks of zero-padded FFTs where they are long.
+"""Convolutions of non-negative rows: by sums where they are short, by blocks of zero-padded FFTs where they are long.
 
 Sums of products err relative to each entry (L10). A transform errs relative to its whole block: that is added to the
 upper weights and to one of the lower law's masses and taken off the other, after which they bound one direction alone.

@@ -49,14 +49,17 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans, tilt: float = 
     found = [base.cells(row) for base, row in zip(bases, t, strict=True)]
     p, b, p_error, b_error = (np.stack(column) for column in zip(*found, strict=True))
     _bring_zero_inside((p, b, p_error, b_error), z)
-    infinite, zero, at_first, at_last = _ends(p, b, p_error, b_error, z, q, layout.edges)
+    infinite, zero, at_first, at_last = _ends(Cells(p, b, p_error, b_error), z, q, layout.edges)
     inner = slice(1, -1)
-    weights, relative, shift = _split(Cells(p[:, inner], b[:, inner], p_error[:, inner], b_error[:, inner]), z, q, layout.edges)
+    weights, relative, shift = _split(
+        Cells(p[:, inner], b[:, inner], p_error[:, inner], b_error[:, inner]), z, q, layout.edges
+    )
     weights[0][:, 0] += at_first
     weights[1][:, -1] += at_last
     low_p, low_b, slack = _known(p, b, p_error, b_error, q)
     components = {
-        k: _component(k, layout, step, weights, (low_p[:, 1:-1], low_b[:, 1:-1]), tilt) for k in {block[0] for block in layout.blocks}
+        k: _component(k, layout, step, (weights, (low_p[:, 1:-1], low_b[:, 1:-1])), tilt)
+        for k in {block[0] for block in layout.blocks}
     }
     if len(pairs) == 1:
         components = {k: Component(part.start, part.rows[0]) for k, part in components.items()}
@@ -98,14 +101,13 @@ def _bring_zero_inside(columns: Sequence[Floats], z: Floats) -> None:
             masses[k, cell], masses[k, 0] = masses[k, cell] + masses[k, 0], 0.0
 
 
-def _ends(
-    p: Floats, b: Floats, p_error: Floats, b_error: Floats, z: Floats, q: Floats, edges: Floats
-) -> tuple[float, float, Floats, Floats]:
+def _ends(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[float, float, Floats, Floats]:
     """Mass at ∞ and at 0, and more weight on the first and the last point (L8).
 
     What lies to the left of the grid is split onto {0, first point}, what lies to the right onto {last point, ∞};
     P-mass that is missing from 1 belongs to ∞, and Q-mass to 0.
     """
+    p, b, p_error, b_error = cells
     missing = []
     for masses, errors in ((p, p_error), (b, b_error)):
         lacking = 1 - masses.sum(axis=-1)
@@ -114,7 +116,10 @@ def _ends(
             raise CertificationError(f"the masses of a pair add up to {float((1 - lacking).max()):.12g}, more than 1.")
         missing.append(np.where(lacking > allowed, lacking, 0.0))
     rate = q[:, 0]
-    left_p, left_q = ((1 - rate) * (b[:, 0] + b_error[:, 0]) + rate * (p[:, 0] + p_error[:, 0])), b[:, 0] + b_error[:, 0]
+    left_p, left_q = (
+        ((1 - rate) * (b[:, 0] + b_error[:, 0]) + rate * (p[:, 0] + p_error[:, 0])),
+        b[:, 0] + b_error[:, 0],
+    )
     at_first = left_p * np.exp(-edges[0])
     zero = np.maximum(left_q - at_first * (1 - _OUTSIDE), 0.0) + 2 * b_error[:, 0] + missing[1]
     at_last = b[:, -1] + b_error[:, -1]
@@ -156,7 +161,7 @@ def _common(values: Floats, weights: Floats) -> Floats:
     beyond = np.cumsum(np.take_along_axis(weights, order, axis=-1), axis=-1) <= _REST
     sorted_values = np.take_along_axis(values, order, axis=-1)
     first = np.minimum(beyond.sum(axis=-1), values.shape[-1] - 1)
-    return sorted_values[np.arange(len(values)), first][:, None]
+    return np.asarray(sorted_values[np.arange(len(values)), first][:, None])
 
 
 def _known(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) -> tuple[Floats, Floats, float]:
@@ -173,11 +178,11 @@ def _component(
     k: int,
     layout: _Layout,
     step: float,
-    weights: tuple[Floats, Floats],
-    lower: tuple[Floats, Floats],
+    columns: tuple[tuple[Floats, Floats], tuple[Floats, Floats]],
     tilt: float,
 ) -> Component:
     """The rows of one grid; a lower cell has the name of the point that takes more of its weight."""
+    weights, lower = columns
     blocks = [block for block in layout.blocks if block[0] == k]
     start = min(first for _, first, _, _ in blocks)
     size = max(first + end - begin for _, first, begin, end in blocks) + 1 - start

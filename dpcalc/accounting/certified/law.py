@@ -56,8 +56,8 @@ class Law:
     Row UPPER holds weights w of a law that exceeds the true one in convex order (L1, L2), rows P_LOWER and Q_LOWER the
     P- and Q-mass of a post-processing of the outputs (L3). They are stored as wX^τ, pX^{τ-1} and qX^τ over 2^scale, τ
     the `tilt`: at ½ neither tail underflows early, and at the order that decides for some δ what matters there is
-    large, however small δ is. The lower rows bound the directions `lower`: both, until a transform's errors favour one of them.
-    A batch (rows of three dimensions) stands for the product of its laws, as do `ledger` and `count`.
+    large, however small δ is. The lower rows bound the directions `lower`: both, until a transform's errors favour
+    one of them. A batch (rows of three dimensions) stands for the product of its laws, as do `ledger` and `count`.
     """
 
     step: float
@@ -74,7 +74,7 @@ class Law:
     def losses(self, k: int) -> Floats:
         """The points of a component."""
         component = self.components[k]
-        return (component.start + np.arange(component.size)) * self.step_of(k)
+        return np.arange(component.start, component.start + component.size, dtype=np.float64) * self.step_of(k)
 
     @property
     def batch(self) -> int:

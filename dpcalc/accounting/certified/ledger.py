@@ -32,9 +32,7 @@ class Ledger:
         added = Ledger(*(mine + theirs for mine, theirs in zip(_values(self), _values(other), strict=True)))
         return replace(added, lost=self.lost * totals[1] + other.lost * totals[0])
 
-    def plus(
-        self, *, infinite: float = 0.0, zero: float = 0.0, lost: float = 0.0, relative: float = 0.0
-    ) -> Ledger:
+    def plus(self, *, infinite: float = 0.0, zero: float = 0.0, lost: float = 0.0, relative: float = 0.0) -> Ledger:
         """The ledger with more charged to it."""
         return replace(
             self,

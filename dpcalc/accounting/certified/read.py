@@ -27,8 +27,11 @@ class Curve:
     rest: float
 
     def delta(self, epsilon: float) -> float:
-        """δ at ε ≥ 0: an upper bound, or a lower one; NaN is neither and fails every comparison."""
-        terms = float(self.masses @ -np.expm1(np.minimum(epsilon - self.losses, 0.0)))
+        """δ at ε ≥ 0: an upper bound, or a lower one. What is not a number bounds nothing: ∞ above and 0 below."""
+        with np.errstate(invalid="ignore"):
+            terms = float(self.masses @ -np.expm1(np.minimum(epsilon - self.losses, 0.0)))
+        if math.isnan(terms):
+            return math.inf if self.upper else 0.0
         if self.upper:
             return self.rest + terms * (1 + accumulated(len(self.masses) + 8))
         return max(terms * (1 - accumulated(len(self.masses) + 8)), 0.0)

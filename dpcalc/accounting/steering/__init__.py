@@ -1,1 +1,1 @@
-"""Hints, and nothing but hints: which grids, moves and cuts should make an interval narrow. No bound depends on them."""
+"""Hints, and nothing but hints: which grids, moves and cuts should make an interval narrow. No bound needs them."""

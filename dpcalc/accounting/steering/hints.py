@@ -2,8 +2,8 @@
 
 Splitting onto a grid of step s adds at most s²/4 to the variance of log X, and added variance V raises ε by (λ+1)V/2,
 λ the order that decides at δ. So V = 2·tolerance·ε/(λ+1); a part of relative mass r in the *tilted* law (w·X^{λ+1} for
-removing, w·X^{-λ'} for adding, flat beyond ε where the function is straight) may move while r·s²·copies stays within its
-share.
+removing, w·X^{-λ'} for adding, flat beyond ε where the function is straight) may move while r·s²·copies stays within
+its share.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Hints:
         order, epsilon = self.ways[way].order, self.ways[way].epsilon
         if way == 1:
             return np.asarray(order * np.minimum(-losses, epsilon))
-        return (order + 1) * np.minimum(losses, epsilon) - 3 * np.maximum(losses - epsilon - 1, 0.0)
+        return np.asarray((order + 1) * np.minimum(losses, epsilon) - 3 * np.maximum(losses - epsilon - 1, 0.0))
 
     def steepest(self) -> float:
         """The order that limits how coarse a grid may be."""
@@ -217,7 +217,7 @@ def _weights(law: Law, k: int) -> Floats:
 
 
 def _rare(law: Law, k: int, allowed: float, limits: tuple[float, float]) -> tuple[int, int]:
-    """How many points at either end of a grid have less mass than is allowed to be cut off, or lie beyond the limits."""
+    """How many points at either end of a grid have less mass than may be cut off, or lie beyond the limits."""
     rows, losses = law.components[k].rows, law.losses(k)
     if rows.ndim == 3:
         rows = rows.sum(axis=0)

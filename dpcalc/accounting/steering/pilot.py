@@ -51,7 +51,7 @@ class Sketch:
         middle = self.masses * np.exp(self.losses / 2)
         totals = np.maximum(middle.sum(axis=1), 1e-300)
         means = middle @ self.losses / totals
-        return np.sqrt(np.maximum(middle @ self.losses**2 / totals - means**2, 1e-300))
+        return np.asarray(np.sqrt(np.maximum(middle @ self.losses**2 / totals - means**2, 1e-300)))
 
     def mean_masses(self, members: Indices) -> Floats:
         return np.asarray(self.masses[members].mean(axis=0))
