@@ -5,6 +5,7 @@ python benchmarks/sgd_bound.py [REPEATS]
 
 from __future__ import annotations
 
+import argparse
 import resource
 import subprocess
 import sys
@@ -54,7 +55,9 @@ def seconds(arguments: list[str]) -> tuple[float, float]:
 
 
 def main() -> None:
-    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("repeats", nargs="?", default=3, type=int, help="runs of each case, of which the best counts")
+    repeats: int = parser.parse_args().repeats
     with tempfile.TemporaryDirectory() as folder:
         schedule = Path(folder) / "schedule.csv"
         write_schedule(schedule)

@@ -15,7 +15,7 @@ SCHEMA = "dpcalc/1"
 DIGITS = 4
 
 # Below this and from this on a number is written with an exponent.
-_SMALLEST_PLAIN, _LARGEST_PLAIN = -4, 6
+_SMALLEST_PLAIN, _LARGEST_PLAIN = -3, 6
 
 SYMBOLS = {"epsilon": "ε", "delta": "δ", "mu": "μ", "rho": "ρ", "advantage": "advantage"}
 

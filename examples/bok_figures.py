@@ -5,8 +5,8 @@ python examples/bok_figures.py [FOLDER]
 
 from __future__ import annotations
 
+import argparse
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +156,9 @@ def figure_10(folder: Path) -> None:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "bok-figures")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", default="bok-figures", type=Path, help="where the pictures go")
+    folder: Path = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     for draw in (figure_1, figure_6, figure_7, figure_8, figure_9, figure_10):
         draw(folder)

@@ -7,6 +7,7 @@ A cell reads "printed → ours"; cells that differ in the printed digits are mar
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Sequence
 
@@ -166,6 +167,7 @@ def cyclic_tables() -> None:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     logistic_tables()
     gradient_descent_tables()
     cyclic_tables()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpcalc.cli import streams
 from dpcalc.cli.command import command
 from dpcalc.cli.options import AdjacencyChoice, Curve, Deltas, number
 from dpcalc.errors import InputError
@@ -94,6 +97,7 @@ def compose(
         raise InputError(
             f"has no effect on --accountant {accountant.value}, which has a closed form", where="tolerance"
         )
+    wait_for_terminal(spec)
     documents = read_documents(spec or (), mechanism or ())
     budget = common_budget(documents, limits)
     from dpcalc.spec.composition import Question, compose_documents
@@ -120,11 +124,17 @@ def compose(
         command="compose",
         guarantee=composition.guarantee,
         details=details,
-        sections=(_table(composition),) if len(composition.costs) > 1 else (),
+        sections=(*_files(documents, composition), *((_table(composition),) if len(composition.costs) > 1 else ())),
         curve=tuple(composition.curve(sorted(set(points), reverse=True))),
         records=_records(composition),
         budget=budget,
     )
+
+
+def wait_for_terminal(paths: list[str] | None) -> None:
+    """Say so if a spec is about to be typed."""
+    if "-" in (paths or ()) and sys.stdin.isatty():
+        streams.tell("reading the spec from the terminal; Ctrl-D ends it\n")
 
 
 def asked(
@@ -167,8 +177,26 @@ def _table(composition: Composition) -> Section:
     if len(costs) > _ROWS:
         rows.append((f"and {len(costs) - _ROWS:,} more", "", "", "", ""))
     columns = ("mechanism", "type", "count", "its own ε", "share")
-    note = "share: of the total Rényi divergence at the order that decides"
+    pure = composition.guarantee.delta == 0
+    note = "share: of the sum" if pure else "share: of the total Rényi divergence at the order that decides"
     return Section(title="What each mechanism costs", columns=columns, rows=tuple(rows), note=note)
+
+
+def _files(documents: list[Document], composition: Composition) -> tuple[Section, ...]:
+    """What each of several files costs on its own."""
+    from dpcalc.spec.composition import compose_entries
+
+    listed = [document for document in documents if document.entries]
+    if len(listed) < 2 or composition.guarantee.delta is None:
+        return ()
+    question = replace(composition.question, delta=composition.guarantee.delta, epsilon=None)
+    adjacency = composition.guarantee.adjacency
+    entries = [document.read(adjacency) for document in listed]
+    rows = tuple(
+        (document.name, len(part), compose_entries(part, question).epsilon)
+        for document, part in zip(listed, entries, strict=True)
+    )
+    return (Section(title="What each file costs", columns=("file", "entries", "its own ε"), rows=rows),)
 
 
 def _kind(cost: Cost) -> str:

@@ -109,8 +109,10 @@ def convert(
 
 
 def _curve(notion: Notion, deltas: list[float]) -> Iterator[tuple[float, float]]:
+    from dpcalc.conversions.implied import convert as answer
+
     for delta in deltas:
-        epsilon = notion.epsilon(delta)
+        epsilon = answer(notion, delta=delta)[0].epsilon
         if epsilon is not None:
             yield epsilon, delta
 

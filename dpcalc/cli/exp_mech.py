@@ -24,7 +24,7 @@ Lipschitz = Annotated[
     float | None,
     number(
         "--lipschitz",
-        help="L. With --strong-convexity: of F - F′ for neighbours. With --diameter: of each F.",
+        help="L. With --strong-convexity: of F - F′ for neighbours. With --diameter: of each F. With both: of all.",
         panel=_TARGET,
     ),
 ]
@@ -81,10 +81,8 @@ def exp_mech(
         if extra:
             raise InputError(f"--epsilon-mech describes the mechanism completely, got {', '.join(extra)} too")
         return _result(sampling.finite(epsilon=epsilon_mech, count=count, delta=delta, adjacency=adjacency.value))
-    if lipschitz is None or (strong_convexity is None) == (diameter is None):
-        raise InputError(
-            "expected --lipschitz L with exactly one of --strong-convexity m and --diameter D, or --epsilon-mech E"
-        )
+    if lipschitz is None or (strong_convexity is None and diameter is None):
+        raise InputError("expected --lipschitz L with --strong-convexity m, --diameter D or both, or --epsilon-mech E")
     if count != 1:
         raise InputError(f"--count belongs to --epsilon-mech, got --count {count}")
     comparison = sampling.continuous(

@@ -18,6 +18,9 @@ from dpcalc.report import rounded_up
 if TYPE_CHECKING:
     from dpcalc.last_iterate.request import Request
     from dpcalc.last_iterate.schedule import Schedule
+    from dpcalc.last_iterate.solve import Unknown
+
+    Noises = dict[Unknown, "Noise | None"]
 
 _RUN = "The run"
 _LOSS = "The losses"
@@ -73,17 +76,28 @@ Sigma = Annotated[
 Multiplier = Annotated[
     Noise | None,
     parsed(
-        "--noise-multiplier", help="z = bσ/L, instead of σ. Or solve.", metavar="NUMBER", parse=Noise.parse, panel=_RUN
+        "--noise-multiplier",
+        help="z, with --clip C: the noise on the SUM is zC, as in train; σ = zC/b. Or solve.",
+        metavar="NUMBER",
+        parse=Noise.parse,
+        panel=_RUN,
+    ),
+]
+Relative = Annotated[
+    Noise | None,
+    parsed(
+        "--noise-over-sensitivity",
+        help="bσ/L, instead of σ. Or solve.",
+        metavar="NUMBER",
+        parse=Noise.parse,
+        panel=_RUN,
     ),
 ]
 Sensitivity = Annotated[
-    float,
-    number(
-        "--sensitivity",
-        help="L: largest distance between two records' gradients; 2C for gradients clipped at C.",
-        panel=_LOSS,
-    ),
+    float | None,
+    number("--sensitivity", help="L: largest distance between two records' gradients.", panel=_LOSS),
 ]
+Clip = Annotated[float | None, number("--clip", help="C: gradients are clipped at this norm, so L = 2C.", panel=_LOSS)]
 Size = Annotated[int, whole("--n", help="Number of records n.", panel=_RUN)]
 Batch = Annotated[int | None, whole("--batch-size", help="Records b in a batch (cgd, sgd).", panel=_RUN)]
 Steps = Annotated[int | None, whole("--steps", help="Number of steps t.", panel=_RUN)]
@@ -123,7 +137,7 @@ SweepOption = Annotated[
 ]
 Plot = Annotated[
     str | None,
-    typer.Option("--plot", metavar="FILE", help="Draw the sweep (PNG or SVG).", rich_help_panel=_SEARCH),
+    typer.Option("--plot", metavar="FILE", help="Draw the sweep (PNG, SVG or PDF).", rich_help_panel=_SEARCH),
 ]
 Target = Annotated[
     float | None,
@@ -134,17 +148,19 @@ Target = Annotated[
 
 
 @command(
-    example="dpcalc sgd-bound --algorithm cgd --lr 0.05 --sigma 0.01 --sensitivity 10 --n 60000 --batch-size 1500 "
+    example="dpcalc sgd-bound --algorithm cgd --lr 0.05 --clip 5 --noise-multiplier 3 --n 60000 --batch-size 1500 "
     "--epochs 50 --strong-convexity 0.002 --smoothness 32 --delta 1e-5"
 )
 def sgd_bound(
     *,
     algorithm: Algorithm,
-    sensitivity: Sensitivity,
     n: Size,
+    sensitivity: Sensitivity = None,
+    clip: Clip = None,
     lr: Rate = None,
     sigma: Sigma = None,
     noise_multiplier: Multiplier = None,
+    noise_over_sensitivity: Relative = None,
     batch_size: Batch = None,
     steps: Steps = None,
     epochs: Epochs = None,
@@ -159,14 +175,19 @@ def sgd_bound(
 ) -> Result:
     """Privacy of the LAST iterate of noisy gradient descent on convex losses (Bok, Su, Altschuler 2024).
 
-    X ← Π[X − η((1/b)Σ∇f + N(0, σ²I))]. σ is the noise on the average of a batch, z = bσ/L, and L is the sensitivity
-    to REPLACING one record. Every bound that applies is listed with its theorem; the best is the answer.
+    X ← Π[X − η((1/b)Σ∇f + N(0, σ²I))]. σ is the noise on the average of a batch, and L is the sensitivity to REPLACING
+    one record, twice a clip. Every bound that applies is listed with its theorem; the best is the answer. Without
+    convexity (--strong-convexity or --diameter, with --smoothness) that is composition.
     """
     from dpcalc.last_iterate.request import Request
 
+    noises: Noises = {
+        "sigma": sigma,
+        "noise_multiplier": noise_multiplier,
+        "noise_over_sensitivity": noise_over_sensitivity,
+    }
     _check_mode(
-        sigma=sigma,
-        multiplier=noise_multiplier,
+        noises=noises,
         length=steps or epochs,
         sweep=sweep,
         plot=plot,
@@ -177,11 +198,11 @@ def sgd_bound(
     request = Request(
         algorithm=algorithm.value,
         sensitivity=sensitivity,
+        clip=clip,
         n=n,
         delta=delta,
         lr=lr,
-        sigma=sigma.level if sigma else None,
-        noise_multiplier=noise_multiplier.level if noise_multiplier else None,
+        **{name: noise.level if noise else None for name, noise in noises.items()},
         batch_size=batch_size,
         steps=steps,
         epochs=epochs,
@@ -193,31 +214,30 @@ def sgd_bound(
     if sweep is not None:
         return _swept(request, sweep, plot)
     if target_epsilon is not None:
-        return _solved(request, target_epsilon, unknown=_unknown(sigma, noise_multiplier))
+        return _solved(request, target_epsilon, unknown=_unknown(noises))
     from dpcalc.last_iterate.analysis import analyse
     from dpcalc.last_iterate.results import single_result
 
     return single_result(analyse(request))
 
 
-def _unknown(sigma: Noise | None, multiplier: Noise | None) -> str:
-    if sigma is not None and sigma.level is None:
-        return "sigma"
-    return "noise_multiplier" if multiplier is not None and multiplier.level is None else "steps"
+def _unknown(noises: Noises) -> Unknown | None:
+    """The noise that is to be solved for; None if the length of the run is."""
+    return next((name for name, noise in noises.items() if noise is not None and noise.level is None), None)
 
 
 def _check_mode(
     *,
-    sigma: Noise | None,
-    multiplier: Noise | None,
+    noises: Noises,
     length: float | None,
     sweep: SweepText | None,
     plot: str | None,
     target: float | None,
 ) -> None:
-    solving = _unknown(sigma, multiplier) != "steps"
-    if sigma is not None and multiplier is not None:
-        raise InputError("give --sigma σ or --noise-multiplier z (z = bσ/L), not both")
+    solving = _unknown(noises) is not None
+    given = [f"--{name.replace('_', '-')}" for name, noise in noises.items() if noise is not None]
+    if len(given) > 1:
+        raise InputError(f"the noise is given as {' and as '.join(given)}: keep one of them")
     if target is None and solving:
         raise InputError("solve needs --target-epsilon, the ε to stay within")
     if target is not None and not solving and length is not None:
@@ -261,17 +281,17 @@ def _swept(request: Request, swept: SweepText, plot: str | None) -> Result:
     return result
 
 
-def _solved(request: Request, target: float, *, unknown: str) -> Result:
+def _solved(request: Request, target: float, *, unknown: Unknown | None) -> Result:
     from dpcalc.last_iterate.results import single_result
     from dpcalc.last_iterate.solve import MOST_STEPS, least_noise, longest_run
 
-    if unknown == "steps":
+    if unknown is None:
         analysis = longest_run(request, target=target)
         steps = analysis.setting.steps
         limit = " or more (the search stops there)" if steps >= MOST_STEPS // 2 else ""
         headline = f"The longest run within ε = {target:g} has {steps} steps{limit}."
         return single_result(analysis, solution={"solution": steps, "solved_for": "steps"}, headline=headline)
-    analysis = least_noise(request, target=target, multiplier=unknown == "noise_multiplier")
-    noise = analysis.setting.noise_multiplier if unknown == "noise_multiplier" else analysis.setting.sigma
+    analysis = least_noise(request, target=target, unknown=unknown)
+    noise: float = getattr(analysis.request, unknown)
     headline = f"The least noise within ε = {target:g} is {unknown.replace('_', ' ')} {rounded_up(noise)}."
     return single_result(analysis, solution={"solution": noise, "solved_for": unknown}, headline=headline)

@@ -77,9 +77,10 @@ def abandon(stream: TextIO) -> None:
 
 def can_write(text: str) -> bool:
     """Whether standard output has all the characters of a text."""
+    return spelt(text) == text
+
+
+def spelt(text: str) -> str:
+    """The text as standard output can tell it."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeError:
-        return False
-    return True
+    return text.encode(encoding, _HANDLER).decode(encoding)

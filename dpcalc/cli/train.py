@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -11,7 +13,7 @@ from dpcalc.cli.command import command
 from dpcalc.cli.options import AdjacencyChoice, number, parsed, whole
 from dpcalc.cli.progress import progress
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Result
+from dpcalc.guarantee import Guarantee, Result
 from dpcalc.numbers import NON_NEGATIVE, PROBABILITY, Range, parse_whole
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ _METHOD = "Method"
 _NUMBERS = "Hyperparameters"
 _PRIVACY = "Privacy"
 _FILES = "Search, log and checkpoint"
+_LEDGER = "Ledger"
 
 
 class ModelChoice(str, Enum):
@@ -101,8 +104,9 @@ def train(
         float | None, number("--feature-clip", help="Largest norm of a record's features.", panel=_DATA)
     ] = None,
     algorithm: Annotated[
-        AlgorithmChoice, typer.Option(help="Full batch, cyclic or stochastic.", rich_help_panel=_METHOD)
-    ] = AlgorithmChoice.sgd,
+        AlgorithmChoice | None,
+        typer.Option(help="Full batch, cyclic or stochastic; sgd, or gd with --filter gdp.", rich_help_panel=_METHOD),
+    ] = None,
     filter_: Annotated[
         FilterChoice, typer.Option("--filter", help="Individual privacy filter.", rich_help_panel=_METHOD)
     ] = FilterChoice.none,
@@ -122,12 +126,14 @@ def train(
     optimizer: Annotated[
         OptimizerChoice, typer.Option(help="Descent, or Adam scaled by the noise.", rich_help_panel=_METHOD)
     ] = OptimizerChoice.sgd,
-    lr: Annotated[float | None, number("--lr", help="Learning rate; 1, or 1e-3 for adam-wosm.", panel=_NUMBERS)] = None,
+    lr: Annotated[float | None, number("--lr", help="Learning rate; 1, gd 3, adam-wosm 1e-3.", panel=_NUMBERS)] = None,
     momentum: Annotated[
         float, number("--momentum", help="Of sgd.", allowed=Range(low=0, high=1, high_open=True), panel=_NUMBERS)
     ] = 0.0,
     clip: Annotated[float, number("--clip", help="Largest gradient norm, or the first.", panel=_NUMBERS)] = 1.0,
-    epochs: Annotated[float | None, number("--epochs", help="Passes over the data; 10.", panel=_NUMBERS)] = None,
+    epochs: Annotated[
+        float | None, number("--epochs", help="Passes over the data; 10, gd 100.", panel=_NUMBERS)
+    ] = None,
     steps: Annotated[int | None, whole("--steps", help="Steps, instead of epochs.", panel=_NUMBERS)] = None,
     batch_size: Annotated[int, whole("--batch-size", help="Records in a batch.", panel=_NUMBERS)] = 512,
     regularization: Annotated[
@@ -164,6 +170,16 @@ def train(
     save: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write the model as .npz.", rich_help_panel=_FILES)
     ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Start only if this ledger accepts the cost.", rich_help_panel=_LEDGER),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The ledger's budget to charge.", rich_help_panel=_LEDGER)
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="K", help="Charged once for this key.", rich_help_panel=_LEDGER)
+    ] = None,
 ) -> Result:
     """Train a model with differential privacy, and say what it cost.
 
@@ -178,7 +194,7 @@ def train(
         model=model.value,
         hidden=None if hidden is None else hidden.layers,
         feature_clip=feature_clip,
-        algorithm=algorithm.value,
+        algorithm=None if algorithm is None else algorithm.value,
         filter=filter_.value,
         filter_mode=filter_mode.value,
         extra_steps=extra_steps,
@@ -202,7 +218,25 @@ def train(
         epsilon = 3.0
     wanted = Wanted(data=data, test_data=test_data, epsilon=epsilon, delta=delta, runs=grid_runs, grid=grid, save=save)
     files = Files(log=log, checkpoint=checkpoint, resume=resume)
-    return train_and_report(settings, wanted, files, progress=progress)
+    if ledger is None and budget is None and key is None:
+        return train_and_report(settings, wanted, files, progress=progress)
+    if ledger is None or budget is None or key is None:
+        raise InputError("--ledger, --budget and --key go together: where, what and for which run is charged")
+    charged: dict[str, Any] = {"budget": budget, "key": key}
+    result = train_and_report(settings, wanted, files, progress=progress, charge=_charging(ledger, charged))
+    return replace(result, details={**result.details, "ledger": charged})
+
+
+def _charging(ledger: str, charged: dict[str, Any]) -> Callable[[Guarantee], None]:
+    """Charges what a run will guarantee; raises if it is refused. `charged` is told the entry's number."""
+
+    def charge_run(guarantee: Guarantee) -> None:
+        from dpcalc.ledger.advice import charge
+
+        answer = charge(ledger, charged["budget"], guarantee, key=charged["key"], note="dpcalc train")
+        charged["entry"] = answer.entry
+
+    return charge_run
 
 
 def _settings(**given: Any) -> Settings:
@@ -210,4 +244,6 @@ def _settings(**given: Any) -> Settings:
 
     if given["epochs"] is not None and given["steps"] is not None:
         raise InputError("expected --epochs or --steps, got both")
+    if given["algorithm"] is None and given["filter"] == "gdp":
+        given["algorithm"] = "gd"
     return Settings(**{name: value for name, value in given.items() if value is not None})

@@ -52,6 +52,24 @@ class RenyiRegion:
         found = self._supremum(score)
         return max(0.0, found * (1 + _ROUNDING) + _ROUNDING)
 
+    def profile(self, epsilons: Floats) -> Floats:
+        """Upper bounds on δ at many ε: T lies below every chord continued, so below a polygon with their crossings."""
+        odds = np.linspace(-280.0, 30.0, int(np.clip(5000 // self.orders.size, 500, 3000)))
+        x, y = _rate(odds), _rate(self._largest(odds)) * (1 + _ROUNDING)
+        slopes = np.maximum(np.diff(y), 0.0) / np.diff(x)
+        # The chord before a cell and the one after it cross within it, or one of them is flat there: then at its end.
+        before, after, width = slopes[:-2], slopes[2:], np.diff(x)[1:-1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            at = (y[2:-1] - y[1:-2] - after * width) / (before - after)
+        at = np.where(np.isfinite(at), np.clip(at, 0.0, width), width)
+        corners_x = np.concatenate((np.zeros(2), x[1:-2] + at, x[1:-2]))
+        corners_y = np.concatenate((y[:2], y[1:-2] + before * at, y[1:-2]))
+        deltas = [
+            np.max(corners_y - np.multiply.outer(np.exp(chunk), corners_x), axis=1)
+            for chunk in np.array_split(epsilons, max(1, epsilons.size // 100))
+        ]
+        return np.asarray(np.clip(np.concatenate(deltas) * (1 + 1e-9), 0.0, 1.0))
+
     def _supremum(self, score: Score) -> float:
         """Upper bound on the supremum of a score that is unimodal in x, and monotone along lines.
 
@@ -69,6 +87,8 @@ class RenyiRegion:
             (a, b, c), (left, top, right) = np.exp(log_x[three]), y[three]
             # Rounded values may be out of line by so much.
             noise = 2 * _ROUNDING * top
+            if not a < b < c:
+                return float(scores[best] + noise)
             to_left = top - max(right - top - noise, 0.0) / (c - b) * (b - a)
             to_right = top + (top - left + noise) / (b - a) * (c - b)
             upper = score(np.array([to_left, top, min(to_right, 1.0)]), log_x[three])
@@ -97,7 +117,8 @@ class RenyiRegion:
         """Positive where some divergence is surely above its bound: how far the largest is, between -1 and 1."""
         worst = np.full(first.shape, -np.inf)
         for p, q in ((first, second), (second, first)):
-            worst = np.maximum(worst, (_divergences(p, q, self.orders) / self.bounds).max(axis=-1))
+            # What cannot be computed rules nothing out.
+            worst = np.fmax(worst, np.fmax.reduce(_divergences(p, q, self.orders) / self.bounds, axis=-1))
         return np.asarray(np.clip(worst - (1 + _ROUNDING), -1.0, 1.0))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcalc.errors import InputError
 from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee
-from dpcalc.notions import Notion
+from dpcalc.notions import ApproximateDP, Notion
 
 FALSE_POSITIVE_RATES = (1e-3, 1e-2, 1e-1)
 
@@ -32,7 +32,7 @@ def convert(
     warnings = list(notion.reasons())
     asks: Literal["epsilon", "delta"] = "epsilon" if epsilon is None else "delta"
     if delta is not None:
-        epsilon = notion.epsilon(delta)
+        epsilon = notion.epsilon(delta) if delta > 0 or isinstance(notion, ApproximateDP) else math.inf
         if epsilon is None:
             warnings.append(f"ε is not given: {notion.name} says nothing at δ = {delta:g}, below its own δ.")
     elif epsilon is not None:

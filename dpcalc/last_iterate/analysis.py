@@ -9,7 +9,7 @@ from typing import Any
 
 from dpcalc import conversions
 from dpcalc.guarantee import Guarantee
-from dpcalc.last_iterate import schedule as scheduled
+from dpcalc.last_iterate import course
 from dpcalc.last_iterate.bound import COMPOSITION
 from dpcalc.last_iterate.evaluate import Evaluated, best_of, bounds_of, evaluate
 from dpcalc.last_iterate.request import Request
@@ -47,15 +47,17 @@ class Analysis:
             "algorithm": setting.algorithm,
             "steps": setting.steps,
             "sigma": setting.sigma,
-            "noise_multiplier": setting.noise_multiplier,
+            "noise_over_sensitivity": setting.noise_over_sensitivity,
             "sensitivity": setting.sensitivity,
             "batch_size": setting.batch,
-            "contraction": setting.contraction.factor,
+            "contraction": setting.contraction.factor if setting.is_convex else None,
             "tau": bound.tau,
             "best": bound.name,
             "bounds": [each.row() for each in self.evaluated],
             "request": self.request.stored(),
         }
+        if (clip := self.request.clip) is not None:
+            details |= {"clip": clip, "noise_multiplier": 2 * setting.noise_over_sensitivity}
         if setting.algorithm != "sgd":
             details["epochs"] = setting.epochs
         if bound.subsampled:
@@ -71,6 +73,11 @@ class Analysis:
 
     def _warnings(self) -> list[str]:
         setting, found = self.setting, []
+        if not setting.is_convex:
+            found.append(
+                "no convexity information (strong convexity m, 0 for merely convex losses, or diameter D): "
+                "the answer is composition, which pays for every step as if all iterates were released"
+            )
         if setting.strong_convexity and not setting.strongly_convex:
             found.append(
                 f"η = {setting.learning_rate:g} is 2/M, where steps need not contract: strong convexity is not used"
@@ -89,7 +96,7 @@ def analyse(request: Request, *, tolerance: float = 1e-4, only_best: bool = Fals
     """Every bound for the request, with certified ε at its δ; `only_best` certifies the most promising one alone."""
     setting = request.setting()
     if request.schedule is not None:
-        bounds = scheduled.bounds(setting, request.schedule, request.delta)
+        bounds = course.bounds(setting, request.schedule, request.delta)
     else:
         bounds = bounds_of(setting, request.delta)
     favourite = most_promising(bounds, setting.sampling_rate, request.delta)

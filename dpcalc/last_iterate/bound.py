@@ -19,7 +19,7 @@ class Bound:
     """G(μ) ⊗ C_p(G(μ_1))^{⊗k_1} ⊗ …, a bound on what the last iterate tells; ρ-zCDP where that is what is known.
 
     Without `subsampled` parts the bound is plain μ-GDP. `conditions` are the preconditions, all of them checked;
-    `optimal` says that some losses attain the bound, `constant` that step size and noise do not change along the run.
+    `optimal` says that some losses attain the bound.
     """
 
     name: str
@@ -31,7 +31,6 @@ class Bound:
     tau: int | None = None
     tau_unit: Literal["steps", "epochs"] = "steps"
     optimal: bool = False
-    constant: bool = True
 
 
 COMPOSITION = "composition"

@@ -14,7 +14,10 @@ import numpy as np
 from dpcalc.arrays import Floats
 
 ORDERS = np.geomspace(0.05, 400, 48)  # α - 1
-SHARES = np.linspace(0.04, 0.98, 24)  # 1/β², the share of a step's noise that hides the record itself
+# 1/β², the share of a step's noise that hides the record itself: all of it where nothing is left to be shifted away.
+SHARES = np.concatenate(
+    (np.geomspace(1e-4, 0.02, 5), np.linspace(0.04, 0.96, 24), 1 - np.geomspace(0.02, 1e-12, 8), [1.0])
+)
 REFINEMENTS = 3
 _OUT_OF_REACH = 1e200  # instead of infinity, so that no use of it (times 0) is still 0
 
@@ -43,11 +46,17 @@ def log_moments(mu: float, rate: float) -> Floats:
     return np.where(np.isfinite(moments), moments, _OUT_OF_REACH)
 
 
+def widened(reach: Any, share: Any) -> Any:
+    """α·reach with 1/α² = 1 - share: what shifts cost in the noise that the record leaves them; 0 where none are."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(np.equal(reach, 0.0), 0.0, reach / np.sqrt(1 - np.asarray(share)))
+
+
 def estimate(gaussian: Any, moments: Any, delta: float) -> Any:
     """ε(δ) by Rényi divergences, for arrays of g (…) and of summed log moments (…, orders)."""
     orders = ORDERS
-    total = moments + (orders * (orders + 1) / 2) * np.asarray(gaussian)[..., None] ** 2
     with np.errstate(over="ignore"):
+        total = moments + (orders * (orders + 1) / 2) * np.asarray(gaussian)[..., None] ** 2
         epsilons = total / orders + np.log(orders / (1 + orders)) - np.log((1 + orders) * delta) / orders
     return np.maximum(np.min(epsilons, axis=-1), 0.0)
 

@@ -13,7 +13,7 @@ from dpcalc.last_iterate import gradient_descent
 from dpcalc.last_iterate.bound import COMPOSITION, OPTIMAL_SHIFTS, RDP, SHIFTED, Bound
 from dpcalc.last_iterate.contraction import ROUND_UP, Contraction
 from dpcalc.last_iterate.setting import Setting
-from dpcalc.last_iterate.shifts import least_energy
+from dpcalc.last_iterate.shifts import best_start
 
 # Unrolling further back than this many epochs is not tried; Theorem 4.6 in closed form covers longer ones.
 _MOST_EPOCHS = 1_000_000
@@ -96,32 +96,18 @@ def best_shifts(setting: Setting) -> Bound:
 
 def _from_diameter(setting: Setting, contraction: Contraction) -> tuple[float, int]:
     """The least energy from z_τ = D over starts right after a use, and the epochs e that follow the best one."""
-    length, injection, diameter = setting.batches, setting.injection, setting.diameter
-    epochs = np.arange(1, min(setting.epochs - 1, _MOST_EPOCHS) + 1, dtype=float)
-    steps = length * epochs - 1.0
-    distance = contraction.power(steps) * diameter
-    distance = distance + injection * contraction.power(length - 1) * contraction.strided_sum(epochs - 1, length)
-    # A guess that forgets the order of the uses; the energy below does not.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        guesses = np.where(steps > 0, distance**2 / contraction.squared_sum(steps), np.inf)
-    tried = epochs[np.argsort(guesses, kind="stable")[:3]]
-    return min((_energy_after_a_use(setting, contraction, int(e)), int(e)) for e in {1, *tried.tolist()})
-
-
-def _energy_after_a_use(setting: Setting, contraction: Contraction, epochs: int) -> float:
-    """Least energy from z = D over the `epochs` epochs that follow a use; the last step is the last use."""
-    length, injection = setting.batches, setting.injection
-    total = length * epochs
-    before_use = length * np.arange(1, epochs + 1) - 1  # only just before a use can the shifts run out of distance
-    points = np.append(before_use, total)
-    # Everything weighed by what is left of it at the end: a use at step il counts c^(total - il).
-    noise = contraction.squared_sum(total) - contraction.squared_sum(total - points)
-    if contraction.gap > 0:  # the same difference without cancellation
-        noise = contraction.power(2.0 * (total - points)) * contraction.squared_sum(points)
-    uses = np.concatenate((np.arange(epochs), [epochs]))
-    reach = contraction.power((epochs - uses) * float(length)) * contraction.strided_sum(uses, length)
-    injected = contraction.power(total) * setting.diameter + injection * reach
-    return least_energy(np.asarray(noise, dtype=float), np.asarray(injected, dtype=float))
+    length, diameter = setting.batches, setting.diameter
+    assert diameter is not None
+    epochs = np.arange(min(setting.epochs, _MOST_EPOCHS), -1, -1.0)[1:]  # that follow each use, down to the last step
+    # Everything weighed by what is left of it at the end: what is k steps before the end counts c^k.
+    left, noise_left = contraction.power(length * epochs), contraction.power(2 * (length * (epochs[:-1] - 1) + 1))
+    energy, start = best_start(
+        np.append(noise_left * contraction.squared_sum(length), 1.0),
+        setting.injection * left,
+        np.append(noise_left * contraction.squared_sum(length - 1), 0.0),
+        diameter * left,
+    )
+    return energy, int(epochs[start])
 
 
 def prior_rdp(setting: Setting) -> Bound:
@@ -140,17 +126,6 @@ def prior_rdp(setting: Setting) -> Bound:
     )
 
 
-def lower_bound(setting: Setting) -> float | None:
-    """The μ of quadratic losses of curvature m for a record used in the last step (Theorem C.17 for whole epochs).
-
-    No valid bound without constraints is below it; None where the theorem does not apply.
-    """
-    if setting.diameter is not None or not gradient_descent.is_tight(setting):
-        return None
-    distance = setting.contraction.strided_sum(setting.epochs, setting.batches)
-    return setting.step_mu * float(distance) / math.sqrt(setting.contraction.squared_sum(setting.steps)) / ROUND_UP
-
-
 def bounds(setting: Setting) -> list[Bound]:
     """Every bound that applies to cyclic batches, composition first."""
     if setting.batches == 1:
@@ -163,6 +138,8 @@ def bounds(setting: Setting) -> list[Bound]:
     if setting.strongly_convex:
         found.append(prior_rdp(setting))
     applicable = [bound for bound in found if bound is not None]
+    if not setting.is_convex:
+        return applicable
     best = best_shifts(setting)
     # Without a diameter the optimum is Theorem 4.5 itself, up to rounding: no need to list it twice.
     if best.mu < min(bound.mu for bound in applicable if bound.rho is None) * (1 - 1e-9):

@@ -12,14 +12,24 @@ import numpy as np
 from dpcalc import conversions
 from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee
 from dpcalc.last_iterate import cyclic, gradient_descent, stochastic
-from dpcalc.last_iterate.bound import Bound
+from dpcalc.last_iterate.bound import COMPOSITION, Bound
 from dpcalc.last_iterate.setting import Setting
 from dpcalc.mechanisms.base import Mechanism
 
-_UNITS = (
-    "σ is the standard deviation of the noise on the average gradient of a batch, z = bσ/L",
+_RUN = (
+    "σ is the standard deviation of the noise on the average gradient of a batch",
     "L bounds the distance between the gradients of any two records (twice a clipping norm)",
-    "every step starts from the previous iterate, and only the last iterate is released",
+    "the initial point, the step sizes, the noise and the number of steps do not depend on the data",
+)
+_BATCHES = {
+    "gd": (),
+    "cgd": ("the partition into batches and their order are fixed without looking at the data",),
+    "sgd": ("batches are drawn independently of the data and of each other, and stay secret",),
+}
+_LAST_ITERATE = (
+    "only the last iterate is released: no averaging of iterates, no momentum, nothing else that remembers old steps",
+    "strong convexity comes from a regulariser added after clipping: a clipped gradient of a strongly convex loss "
+    "(clipped least squares) is not that of a strongly convex one",
     "steps follow gradients of such losses: clipped gradients of a loss with several scores (softmax) may not be any",
 )
 _HOPELESS = 200.0  # an ε above which nobody looks closer
@@ -74,8 +84,14 @@ def evaluate(setting: Setting, bound: Bound, *, delta: float, tolerance: float =
 
 
 def best_of(evaluated: Sequence[Evaluated]) -> Evaluated:
-    """The one with the smallest ε; of equals the first."""
-    return min(evaluated, key=lambda each: math.inf if each.guarantee.epsilon is None else each.guarantee.epsilon)
+    """The one with the smallest ε; of equals (ε = 0, say) the one with the smallest μ, then the first."""
+
+    def order(each: Evaluated) -> tuple[float, float]:
+        known = each.guarantee.epsilon, each.guarantee.mu
+        epsilon, mu = (math.inf if value is None else value for value in known)
+        return epsilon, mu
+
+    return min(evaluated, key=order)
 
 
 def _shared(setting: Setting, bound: Bound) -> dict[str, Any]:
@@ -83,7 +99,12 @@ def _shared(setting: Setting, bound: Bound) -> dict[str, Any]:
     return {
         "adjacency": "replace-one",
         "theorem": bound.theorem,
-        "assumptions": (f"conditions of the theorem: {', '.join(bound.conditions)}", *_UNITS),
+        "assumptions": (
+            f"conditions of the theorem: {', '.join(bound.conditions)}",
+            *_RUN,
+            *_BATCHES[setting.algorithm],
+            *(() if bound.name == COMPOSITION else _LAST_ITERATE),
+        ),
         "sampler": samplers[setting.algorithm],
     }
 
@@ -91,18 +112,14 @@ def _shared(setting: Setting, bound: Bound) -> dict[str, Any]:
 def _gaussian_guarantee(setting: Setting, bound: Bound, delta: float) -> Guarantee:
     mu = bound.mu
     epsilon = float(conversions.gdp_epsilon(mu, delta))
-    exact = bound.optimal and setting.diameter is None
-    lowest = mu if exact else cyclic.lower_bound(setting) if bound.constant and setting.algorithm != "sgd" else None
-    lower = None if lowest is None else min(epsilon, float(conversions.gdp_epsilon(lowest, delta)))
     return Guarantee(
         status="certified",
         accountant="gdp",
         epsilon=epsilon,
         delta=delta,
-        epsilon_lower=epsilon if exact else lower,
         epsilon_estimate=epsilon,
         mu=mu,
-        mu_kind="exact" if exact else "upper",
+        mu_kind="exact" if bound.optimal else "upper",
         rho=mu * mu / 2,
         rdp=tuple((order, order * mu * mu / 2) for order in DEFAULT_ORDERS),
         mechanisms=({"type": "gdp", "mu": mu},),
@@ -151,7 +168,9 @@ def _subsampled_guarantee(setting: Setting, bound: Bound, *, delta: float, toler
     hopeless = stochastic.estimated_epsilon(bound, setting.sampling_rate, delta) > _HOPELESS
     accountant: Literal["gdp", "auto"] = "gdp" if hopeless else "auto"
     composed = compose(parts, delta=delta, tolerance=tolerance, accountant=accountant)
-    return replace(composed, **_shared(setting, bound), mechanisms=tuple(_entry(*part) for part in parts))
+    # No lower bound: the composition is attained, but it need not be by the last iterate of any run.
+    mechanisms = tuple(_entry(*part) for part in parts)
+    return replace(composed, **_shared(setting, bound), epsilon_lower=None, mechanisms=mechanisms)
 
 
 def _entry(mechanism: Mechanism, count: int) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from dpcalc.last_iterate.contraction import ROUND_UP, Contraction
 from dpcalc.last_iterate.setting import Setting
 
 GDP = "gdp"
+GDP_BOUNDED = "gdp-bounded"  # from the diameter, where strong convexity gives a bound too
 BOUNDED_RANGE = "bounded-range"
 CLASSICAL = "classical"
 

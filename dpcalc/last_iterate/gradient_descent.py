@@ -25,7 +25,7 @@ def strongly_convex(setting: Setting) -> Bound:
         conditions=("m-strongly convex", "M-smooth", "0 < η < 2/M"),
         mu=setting.step_mu * float(ratio) * ROUND_UP,
         tau=0,
-        optimal=is_tight(setting),
+        optimal=is_tight(setting) and setting.diameter is None,
     )
 
 

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
-from fractions import Fraction
 from typing import Any
 
 from dpcalc.errors import InputError
 from dpcalc.last_iterate.schedule import Schedule
 from dpcalc.last_iterate.setting import Algorithm, Setting
+from dpcalc.numbers import steps_of_epochs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A run as it is asked for: noise as σ or as z = bσ/L, length as steps or as epochs, constant or on a schedule."""
+    """A run as it is asked for: constant or on a schedule, its length in steps or in epochs.
+
+    Gradients have the sensitivity L, or are clipped at C, which gives L = 2C. The noise is σ on the average, bσ/C (the
+    noise multiplier of the trainer: its σ on the sum is zC), or bσ/L.
+    """
 
     algorithm: Algorithm
-    sensitivity: float
     n: int
     delta: float
+    sensitivity: float | None = None
+    clip: float | None = None
     lr: float | None = None
     sigma: float | None = None
     noise_multiplier: float | None = None
+    noise_over_sensitivity: float | None = None
     batch_size: int | None = None
     steps: int | None = None
     epochs: float | None = None
@@ -47,7 +52,7 @@ class Request:
             algorithm=self.algorithm,
             learning_rate=learning_rate,
             sigma=sigma,
-            sensitivity=self.sensitivity,
+            sensitivity=self.replace_one_sensitivity,
             dataset_size=self.n,
             steps=self._steps(),
             batch_size=self.batch_size,
@@ -56,9 +61,28 @@ class Request:
             diameter=self.diameter,
         )
 
+    @property
+    def replace_one_sensitivity(self) -> float:
+        """L: as it is given, or twice the clip."""
+        if self.clip is not None and self.sensitivity is None:
+            return 2 * self.clip
+        if self.sensitivity is None or self.clip is not None:
+            found = "neither" if self.sensitivity is None else "both"
+            raise InputError(f"exactly one of --sensitivity L and --clip C (L = 2C) is needed, got {found}")
+        return self.sensitivity
+
+    @property
+    def noises(self) -> dict[str, float | None]:
+        """The ways to state the noise, by the name of their option."""
+        return {
+            "--sigma": self.sigma,
+            "--noise-multiplier": self.noise_multiplier,
+            "--noise-over-sensitivity": self.noise_over_sensitivity,
+        }
+
     def _rate_and_noise(self) -> tuple[float, float]:
         if self.schedule is not None:
-            given = {"--lr": self.lr, "--sigma": self.sigma, "--noise-multiplier": self.noise_multiplier}
+            given = {"--lr": self.lr, **self.noises}
             extra = [name for name, value in given.items() if value is not None]
             if extra:
                 raise InputError(
@@ -67,13 +91,25 @@ class Request:
             return self._extremes_of_schedule(self.schedule)
         if self.lr is None:
             raise InputError("a step size is needed: --lr η, or --schedule FILE")
-        if (self.sigma is None) == (self.noise_multiplier is None):
-            found = "neither" if self.sigma is None else "both"
-            raise InputError(f"exactly one of --sigma σ and --noise-multiplier z is needed (z = bσ/L), got {found}")
-        if self.sigma is not None:
-            return self.lr, self.sigma
-        assert self.noise_multiplier is not None
-        return self.lr, self.noise_multiplier * self.sensitivity / (self.batch_size or self.n)
+        return self.lr, self._sigma()
+
+    def _sigma(self) -> float:
+        given = [name for name, value in self.noises.items() if value is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "none"
+            raise InputError(f"exactly one of {', '.join(self.noises)} is needed, got {found}")
+        batch = self.batch_size or self.n
+        if self.noise_multiplier is not None:
+            if self.clip is None:
+                raise InputError(
+                    "a noise multiplier is relative to a clip: give --clip C too (σ on the sum is zC, and L = 2C), "
+                    "or --noise-over-sensitivity for bσ/L"
+                )
+            return self.noise_multiplier * self.clip / batch
+        if self.noise_over_sensitivity is not None:
+            return self.noise_over_sensitivity * self.replace_one_sensitivity / batch
+        assert self.sigma is not None
+        return self.sigma
 
     def _extremes_of_schedule(self, schedule: Schedule) -> tuple[float, float]:
         used = schedule.starts <= self._steps()
@@ -85,8 +121,8 @@ class Request:
         if self.steps is not None:
             return self.steps
         if self.epochs is not None:
-            batches = 1 if self.algorithm == "gd" or not self.batch_size else Fraction(self.n, self.batch_size)
-            return math.ceil(Fraction(self.epochs).limit_denominator(10**9) * batches)
+            whole = self.algorithm == "gd" or not self.batch_size
+            return steps_of_epochs(self.epochs, self.n, self.n if whole else self.batch_size or self.n)
         if self.schedule is not None:
             return self.schedule.last_step
         raise InputError("the length of the run is needed: --steps t or --epochs E")

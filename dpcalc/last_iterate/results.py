@@ -7,6 +7,7 @@ from typing import Any
 
 from dpcalc.guarantee import Result, Section
 from dpcalc.last_iterate.analysis import Analysis
+from dpcalc.last_iterate.setting import Setting
 from dpcalc.last_iterate.sweep import Sweep, records
 from dpcalc.report import rounded_up
 
@@ -34,9 +35,14 @@ def single_result(analysis: Analysis, *, solution: Mapping[str, Any] | None = No
         columns=("quantity", "value", "meaning"),
         rows=(
             ("σ", f"{setting.sigma:.6g}", "noise on the average gradient of a batch"),
-            ("z = bσ/L", f"{setting.noise_multiplier:.6g}", "noise multiplier relative to the replace-one sensitivity"),
+            (
+                "bσ/L",
+                f"{setting.noise_over_sensitivity:.6g}",
+                "noise relative to the replace-one sensitivity of the sum",
+            ),
             ("L", f"{setting.sensitivity:.6g}", "sensitivity to replacing one record (clip C gives 2C)"),
-            ("c", f"{setting.contraction.factor:.9g}", "contraction of one step, max(|1-ηm|, |1-ηM|)"),
+            *_clip_rows(analysis),
+            *_contraction_rows(setting),
             ("t", f"{setting.steps}", "steps"),
         ),
     )
@@ -47,6 +53,23 @@ def single_result(analysis: Analysis, *, solution: Mapping[str, Any] | None = No
         headline=headline,
         sections=(bounds, units),
     )
+
+
+def _clip_rows(analysis: Analysis) -> tuple[tuple[str, str, str], ...]:
+    clip = analysis.request.clip
+    if clip is None:
+        return ()
+    multiplier = 2 * analysis.setting.noise_over_sensitivity
+    return (
+        ("C", f"{clip:.6g}", "clip of every gradient"),
+        ("z = bσ/C", f"{multiplier:.6g}", "noise multiplier: noise on the sum, relative to the clip"),
+    )
+
+
+def _contraction_rows(setting: Setting) -> tuple[tuple[str, str, str], ...]:
+    if not setting.is_convex:
+        return ()
+    return (("c", f"{setting.contraction.factor:.9g}", "contraction of one step, max(|1-ηm|, |1-ηM|)"),)
 
 
 def sweep_result(sweep: Sweep, results: Sequence[tuple[float, Analysis]]) -> Result:

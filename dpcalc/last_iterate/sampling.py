@@ -13,7 +13,8 @@ from dpcalc import conversions
 from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee
 from dpcalc.last_iterate import exponential_mechanism as bounds
 from dpcalc.last_iterate.bound import Bound
-from dpcalc.last_iterate.exponential_mechanism import BOUNDED_RANGE, CLASSICAL, GDP, Langevin
+from dpcalc.last_iterate.contraction import ROUND_UP
+from dpcalc.last_iterate.exponential_mechanism import BOUNDED_RANGE, CLASSICAL, GDP, GDP_BOUNDED, Langevin
 from dpcalc.report import rounded_up
 
 _BOUNDED_RANGE = "bounded range (Dong, Durfee, Rogers 2020)"
@@ -40,11 +41,12 @@ def continuous(
     delta: float,
     adjacency: Adjacency,
 ) -> Comparison:
-    """Sampling from e^{-F}, exactly or by a Langevin chain; exactly one of m and D is given."""
-    bound = _bound(lipschitz, strong_convexity, diameter, chain)
-    gaussian = _gaussian(bound, delta, adjacency)
+    """Sampling from e^{-F}, exactly or by a Langevin chain: from m, from D, or the better of both."""
     classical = math.inf if diameter is None else 2 * lipschitz * diameter
-    candidates = {GDP: gaussian}
+    candidates = {
+        name: _gaussian(bound, delta, adjacency)
+        for name, bound in _bounds(lipschitz, strong_convexity, diameter, chain).items()
+    }
     if diameter is not None and chain is None:
         # F - F′ varies by at most 2LD over the domain, so the density ratio has bounded range 2LD.
         candidates[BOUNDED_RANGE] = _bounded_range(classical, 1, delta, adjacency)
@@ -57,20 +59,34 @@ def finite(*, epsilon: float, count: int, delta: float, adjacency: Adjacency) ->
     return _compare(candidates, count * epsilon, delta, exact=True)
 
 
-def _bound(lipschitz: float, strong_convexity: float | None, diameter: float | None, chain: Langevin | None) -> Bound:
+def _bounds(
+    lipschitz: float, strong_convexity: float | None, diameter: float | None, chain: Langevin | None
+) -> dict[str, Bound]:
+    found: dict[str, Bound] = {}
     if strong_convexity is not None:
-        if chain is None:
-            return bounds.strongly_log_concave(lipschitz=lipschitz, strong_convexity=strong_convexity)
-        return bounds.strongly_log_concave_langevin(lipschitz=lipschitz, strong_convexity=strong_convexity, chain=chain)
-    assert diameter is not None
-    if chain is None:
-        return bounds.log_concave(lipschitz=lipschitz, diameter=diameter)
-    return bounds.log_concave_langevin(lipschitz=lipschitz, diameter=diameter, chain=chain)
+        known = {"lipschitz": lipschitz, "strong_convexity": strong_convexity}
+        strong = (
+            bounds.strongly_log_concave(**known)
+            if chain is None
+            else bounds.strongly_log_concave_langevin(**known, chain=chain)
+        )
+        # On a bounded domain the Gaussians that attain it are cut off, so there it is a bound and no more.
+        found[GDP] = replace(strong, optimal=strong.optimal and diameter is None)
+    if diameter is not None:
+        found[GDP if strong_convexity is None else GDP_BOUNDED] = (
+            bounds.log_concave(lipschitz=lipschitz, diameter=diameter)
+            if chain is None
+            else bounds.log_concave_langevin(lipschitz=lipschitz, diameter=diameter, chain=chain)
+        )
+    return found
 
 
 def _gaussian(bound: Bound, delta: float, adjacency: Adjacency) -> Guarantee:
     mu = bound.mu
     epsilon = float(conversions.gdp_epsilon(mu, delta))
+    exact = bound.optimal and math.isfinite(epsilon)
+    # μ was rounded up, and so is every ε: this much down again, and it is below the exact one.
+    lower = float(conversions.gdp_epsilon(mu / ROUND_UP**2, delta)) * (1 - 2e-12) if exact else None
     return Guarantee(
         adjacency=adjacency,
         status="certified",
@@ -78,7 +94,7 @@ def _gaussian(bound: Bound, delta: float, adjacency: Adjacency) -> Guarantee:
         theorem=bound.theorem,
         epsilon=epsilon,
         delta=delta,
-        epsilon_lower=epsilon if bound.optimal else None,
+        epsilon_lower=lower,
         epsilon_estimate=epsilon,
         mu=mu,
         mu_kind="exact" if bound.optimal else "upper",

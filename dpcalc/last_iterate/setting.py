@@ -18,7 +18,8 @@ class Setting:
     """X ← Π_K[X - η((1/b) Σ ∇f_i(X) + Z)], Z ~ N(0, σ² I), run for `steps` steps; only the last X is released.
 
     `sigma` is the noise on the average gradient, `sensitivity` is L, how far apart the gradients of two records can be
-    (twice the norm that gradients are clipped to); neighbours replace one record. `strong_convexity` 0 means convex.
+    (twice the norm that gradients are clipped to); neighbours replace one record. `strong_convexity` 0 means convex;
+    without it and without a diameter nothing is known of the losses, and only composition holds.
     """
 
     algorithm: Algorithm
@@ -64,11 +65,8 @@ class Setting:
 
     def _check_losses(self) -> None:
         m, M, D = self.strong_convexity, self.smoothness, self.diameter
-        _require(
-            m is not None or D is not None,
-            "no convexity information: give --strong-convexity m (0 for merely convex losses), --diameter D, or both; "
-            "without either only plain composition holds (see dpcalc compose)",
-        )
+        if not self.is_convex:
+            return
         _require(m is None or (math.isfinite(m) and m >= 0), f"strong convexity m ≥ 0 is needed, got m = {m}")
         _require(M is not None, "the step size condition η < 2/M cannot be checked: give --smoothness M")
         assert M is not None
@@ -111,8 +109,8 @@ class Setting:
         return self.sensitivity / (self.batch * self.sigma)
 
     @property
-    def noise_multiplier(self) -> float:
-        """z = bσ/L."""
+    def noise_over_sensitivity(self) -> float:
+        """bσ/L, half the noise multiplier bσ/C of gradients clipped at C."""
         return 1 / self.step_mu
 
     @property
@@ -126,9 +124,14 @@ class Setting:
         return self.learning_rate * self.sigma
 
     @property
+    def is_convex(self) -> bool:
+        """Whether the losses are known to be convex: without that no bound on the last iterate alone holds."""
+        return self.strong_convexity is not None or self.diameter is not None
+
+    @property
     def strongly_convex(self) -> bool:
-        """Whether a step contracts by more than nothing."""
-        return self.contraction.gap > 0
+        """Whether a step is known to contract by more than nothing."""
+        return self.is_convex and self.contraction.gap > 0
 
     @property
     def contraction(self) -> Contraction:

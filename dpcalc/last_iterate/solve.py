@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, Literal
 
 from dpcalc.errors import InputError
 from dpcalc.last_iterate.analysis import Analysis, analyse
@@ -13,6 +14,8 @@ from dpcalc.last_iterate.request import Request
 MOST_STEPS = 10**12
 _FURTHEST = 1e12  # how far from a noise multiplier of 1 the search goes
 _CLOSE = 1e-4  # relative width at which the search for a noise level stops
+
+Unknown = Literal["sigma", "noise_multiplier", "noise_over_sensitivity"]
 
 # A run whose ε grows with the argument.
 _Run = Callable[[float], Analysis]
@@ -39,17 +42,18 @@ def longest_run(request: Request, *, target: float) -> Analysis:
     return analyse(_close_in(run, (within, good), (beyond, tried), target=target, whole=True).request)
 
 
-def least_noise(request: Request, *, target: float, multiplier: bool) -> Analysis:
-    """The analysis of the smallest σ (or z) whose ε is at most the target, to a relative 1e-4 on the safe side."""
+def least_noise(request: Request, *, target: float, unknown: Unknown) -> Analysis:
+    """The analysis of the smallest noise, in the unit asked for, whose ε is at most the target.
+
+    To a relative 1e-4 on the safe side.
+    """
     if request.schedule is not None:
         raise InputError("--target-epsilon needs constant --lr and --sigma: a schedule sets the noise")
-    unit = 1.0 if multiplier else request.sensitivity / (request.batch_size or request.n)
+    unit = request.replace_one_sensitivity / (request.batch_size or request.n) if unknown == "sigma" else 1.0
 
     def run(inverse: float) -> Analysis:
-        noise = unit / inverse
-        if multiplier:
-            return analyse(replace(request, noise_multiplier=noise, sigma=None), only_best=True)
-        return analyse(replace(request, sigma=noise, noise_multiplier=None), only_best=True)
+        changes: dict[str, Any] = {unknown: unit / inverse}
+        return analyse(replace(request, **changes), only_best=True)
 
     within = beyond = 1.0
     good = bad = run(1.0)

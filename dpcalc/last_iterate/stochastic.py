@@ -22,7 +22,7 @@ import numpy as np
 
 from dpcalc.last_iterate import gradient_descent
 from dpcalc.last_iterate.bound import COMPOSITION, OPTIMAL_SHIFTS, SHIFTED, Bound, Subsampled
-from dpcalc.last_iterate.choice import ORDERS, REFINEMENTS, SHARES, around, estimate, grid, log_moments
+from dpcalc.last_iterate.choice import ORDERS, REFINEMENTS, SHARES, around, estimate, grid, log_moments, widened
 from dpcalc.last_iterate.contraction import ROUND_UP
 from dpcalc.last_iterate.setting import Setting
 
@@ -48,14 +48,6 @@ class _Choice:
     shifted: int
     share: float
 
-    @property
-    def alpha(self) -> float:
-        return 1 / math.sqrt(1 - self.share)
-
-    @property
-    def beta(self) -> float:
-        return 1 / math.sqrt(self.share)
-
 
 def composition(setting: Setting) -> Bound:
     """C_p(G(L/(bσ)))^{⊗t} for any loss (Theorem 4.8)."""
@@ -72,7 +64,7 @@ def strongly_convex(setting: Setting, delta: float) -> Bound:
 
     def gaussian(remaining: Any, share: Any) -> Any:
         older = contraction.power(remaining + 1) * contraction.geometric_sum(steps - 1 - remaining)
-        return 2 * mu * older / np.sqrt(1 - share)
+        return widened(2 * mu * older, share)
 
     last = np.array([log_moments(2 * mu / math.sqrt(share), rate) for share in SHARES])
     remaining = np.array(grid(0, steps - 1, 200), dtype=float)
@@ -105,7 +97,7 @@ def constrained(setting: Setting, delta: float) -> Bound:
     moments = np.array([log_moments(mu / math.sqrt(share), setting.sampling_rate) for share in SHARES])
     remaining = np.array(grid(1, steps, 200), dtype=float)
     for _ in range(REFINEMENTS):
-        gaussian = reach / np.sqrt(remaining)[:, None] / np.sqrt(1 - SHARES)[None]
+        gaussian = widened(reach / np.sqrt(remaining)[:, None], SHARES[None])
         scores = estimate(gaussian, remaining[:, None, None] * moments[None], delta)
         row, column = np.unravel_index(np.argmin(scores), scores.shape)
         best = int(remaining[row])
@@ -115,7 +107,7 @@ def constrained(setting: Setting, delta: float) -> Bound:
         name=SHIFTED,
         theorem="Bok et al., Theorem 4.10",
         conditions=("convex", "M-smooth", "0 ≤ η ≤ 2/M", "projection onto a convex set of diameter D"),
-        mu=reach / math.sqrt(best * (1 - share)) * ROUND_UP,
+        mu=float(widened(reach / math.sqrt(best), share)) * ROUND_UP,
         subsampled=(Subsampled(mu=mu / math.sqrt(share) * ROUND_UP, count=best),),
         tau=steps - best,
     )
@@ -133,9 +125,9 @@ def one_sided(setting: Setting, delta: float) -> Bound:
     plain = np.array(grid(0, steps - 1, 30) if setting.strongly_convex else [0], dtype=float)
     shifted = np.array(grid(1, steps, 40), dtype=float)
     for _ in range(REFINEMENTS):
-        energy = _one_sided_reach(setting, plain[:, None], shifted[None])
+        reach = _one_sided_reach(setting, plain[:, None], shifted[None])
         scores = estimate(
-            energy[:, :, None] / np.sqrt(1 - SHARES),
+            widened(reach[:, :, None], SHARES),
             plain[:, None, None, None] * base + shifted[:, None, None] * split[None],
             delta,
         )
@@ -144,10 +136,10 @@ def one_sided(setting: Setting, delta: float) -> Bound:
         if setting.strongly_convex:
             plain = np.array(around(best.plain, plain, 0, steps - 1), dtype=float)
         shifted = np.array(around(best.shifted, shifted, 1, steps), dtype=float)
-    reach = float(_one_sided_reach(setting, best.plain, best.shifted))
+    gaussian = float(widened(_one_sided_reach(setting, best.plain, best.shifted), best.share))
     parts = (
         Subsampled(mu=mu * ROUND_UP, count=best.plain),
-        Subsampled(mu=mu * best.beta * ROUND_UP, count=best.shifted),
+        Subsampled(mu=mu / math.sqrt(best.share) * ROUND_UP, count=best.shifted),
     )
     conditions = ["m-strongly convex", "0 < η < 2/M"] if setting.strongly_convex else ["convex", "0 ≤ η ≤ 2/M"]
     if setting.diameter is not None:
@@ -156,7 +148,7 @@ def one_sided(setting: Setting, delta: float) -> Bound:
         name=OPTIMAL_SHIFTS,
         theorem="one-sided shifted interpolation (docs/sgd-bound.md), after Bok et al., Theorem 4.10",
         conditions=(*conditions, "M-smooth"),
-        mu=reach * best.alpha * ROUND_UP,
+        mu=gaussian * ROUND_UP,
         subsampled=tuple(part for part in parts if part.count),
         tau=steps - best.plain - best.shifted,
     )

@@ -19,6 +19,8 @@ _RANGES: dict[str, Range] = {
     "lr": POSITIVE,
     "sigma": POSITIVE,
     "noise-multiplier": POSITIVE,
+    "noise-over-sensitivity": POSITIVE,
+    "clip": POSITIVE,
     "batch-size": AT_LEAST_ONE,
     "n": AT_LEAST_ONE,
     "sensitivity": POSITIVE,
@@ -27,7 +29,16 @@ _RANGES: dict[str, Range] = {
     "diameter": POSITIVE,
     "delta": PROBABILITY,
 }
-_INSTEAD = {"epochs": "steps", "steps": "epochs", "sigma": "noise_multiplier", "noise-multiplier": "sigma"}
+# What a swept parameter stands in for.
+_INSTEAD = {
+    "epochs": ("steps",),
+    "steps": ("epochs",),
+    "sigma": ("noise_multiplier", "noise_over_sensitivity"),
+    "noise-multiplier": ("sigma", "noise_over_sensitivity"),
+    "noise-over-sensitivity": ("sigma", "noise_multiplier"),
+    "clip": ("sensitivity",),
+    "sensitivity": ("clip",),
+}
 MOST_VALUES = 10_000
 
 
@@ -53,9 +64,8 @@ class Sweep:
 
     def apply(self, request: Request, value: float) -> Request:
         """The request with the swept parameter set, and the one it stands in for unset."""
-        changes: dict[str, Any] = {self.name.replace("-", "_"): value}
-        if self.name in _INSTEAD:
-            changes[_INSTEAD[self.name]] = None
+        changes: dict[str, Any] = dict.fromkeys(_INSTEAD.get(self.name, ()))
+        changes[self.name.replace("-", "_")] = value
         return replace(request, **changes)
 
 
@@ -71,11 +81,11 @@ def _range(text: str) -> list[float]:
     step = parse_number(parts[2], POSITIVE) if len(parts) == 3 else 1.0
     if stop < start:
         raise ValueError(f"expected START ≤ STOP, got {text!r}")
-    count = math.floor((stop - start) / step * (1 + 1e-12) + 1e-9) + 1
-    if count > MOST_VALUES:
-        raise ValueError(f"expected at most {MOST_VALUES} values, got {count}")
-    # Rounded so that 0.1:0.3:0.1 prints as 0.3 and not 0.30000000000000004.
-    return [float(f"{start + index * step:.12g}") for index in range(count)]
+    count = math.ceil((stop - start) / step * (1 - 1e-12) - 1e-9)
+    if count >= MOST_VALUES:
+        raise ValueError(f"expected at most {MOST_VALUES} values, got {count + 1}")
+    # Rounded so that 0.1:0.4:0.1 prints as 0.3 and not 0.30000000000000004; the end itself is always there.
+    return [*(float(f"{start + index * step:.12g}") for index in range(count)), stop]
 
 
 def run_sweep(

@@ -64,6 +64,20 @@ class Mechanism(ABC):
         """
         return self.pairs()
 
+    def runs(self, count: int) -> tuple[tuple[tuple[Pair, Pair], int], ...]:
+        """Pairs that dominate `count` adaptive runs together, with how often: by default those of one run."""
+        return ((self.pairs(), count),)
+
+    def attained_by_runs(
+        self,
+        count: int,  # noqa: ARG002
+        *,
+        delta: float | None = None,  # noqa: ARG002
+        epsilon: float | None = None,  # noqa: ARG002
+    ) -> tuple[Pair, Pair] | None:
+        """Attained pairs of one run that make `count` of them bad, at this δ or ε; every choice is attained."""
+        return self.attained_pairs()
+
     def basic_dp(self) -> tuple[float, float]:
         """The (ε, δ) that basic composition adds up: the largest finite loss, and what is at infinity."""
         pairs = dict.fromkeys(self.pairs())

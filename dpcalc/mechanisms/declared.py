@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,10 +12,12 @@ import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.conversions import gdp_rho, group_dp, rdp_between, rdp_deltas
+from dpcalc.conversions.bernoulli import RenyiRegion
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_non_negative, expect_positive, expect_probability
+from dpcalc.notions import RenyiDP, ZeroConcentratedDP
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.points import LARGEST_LOSS, PointPair, pure_dp_pair
@@ -122,11 +125,16 @@ class _FromRdp(Mechanism):
     def _profile_pair(self, orders: Floats, largest_loss: float) -> PointPair:
         largest_loss = min(largest_loss, LARGEST_LOSS)
         losses = np.sinh(np.linspace(0.0, np.arcsinh(1e3 * largest_loss), 600)) / 1e3
-        rdps = self.rdp(orders)
+        rdps, known = self.rdp(orders), self._region().profile(losses)
         deltas = np.concatenate(
             [rdp_deltas(orders, rdps, chunk[:, None]).min(axis=1) for chunk in np.array_split(losses, 12)]
         )
+        deltas = np.minimum(deltas, known)
         return pair_of_profiles(losses, deltas, deltas)
+
+    @abstractmethod
+    def _region(self) -> RenyiRegion:
+        """The tests that some of the orders allow."""
 
     def assumptions(self) -> tuple[str, ...]:
         return (_DECLARED,)
@@ -150,6 +158,9 @@ class DeclaredZCDP(_FromRdp):
         reach = self.rho + 2 * np.sqrt(self.rho * 180)
         orders = 1 + np.geomspace(1e-3, 1e3, 400) * (1 + 20 / np.sqrt(self.rho))
         return self._profile_pair(orders, float(reach))
+
+    def _region(self) -> RenyiRegion:
+        return ZeroConcentratedDP(parameter=self.rho).region()
 
     @cached_property
     def _gaussian(self) -> GaussianPair:
@@ -205,6 +216,9 @@ class DeclaredRDP(_FromRdp):
     def rdp(self, orders: Floats) -> Floats:
         curve, _ = rdp_between(self.orders, self.epsilons)
         return curve(orders)
+
+    def _region(self) -> RenyiRegion:
+        return RenyiDP(orders=self.orders, epsilons=self.epsilons).region()
 
     @cached_property
     def _pair(self) -> PointPair:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpcalc.arrays import Floats
+from dpcalc.elementary import exp_minus_ratio
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
@@ -112,9 +113,9 @@ class DiscreteLaplace(Mechanism):
         ratio = math.exp(-1 / self.scale)
         centre = -math.expm1(-1 / self.scale) / (1 + ratio)
         tail = 1 / (1 + ratio)  # mass of {x ≤ 0}
-        far = ratio**self.sensitivity * tail
+        far = float(exp_minus_ratio(np.array(float(self.sensitivity)), self.scale)) * tail
         losses = np.concatenate(([-self.epsilon], ((self.sensitivity - 2 * x) / self.scale)[::-1], [self.epsilon]))
-        inner = centre * np.exp(-x / self.scale)
+        inner = centre * exp_minus_ratio(x, self.scale)
         p = np.concatenate(([far], inner[::-1], [tail]))
         return PointPair(losses, p, p[::-1].copy())
 

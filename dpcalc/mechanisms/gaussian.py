@@ -29,7 +29,7 @@ class Gaussian(Mechanism):
     adjacency: Adjacency = "add-remove"
 
     def __post_init__(self) -> None:
-        expect_positive("noise_multiplier", self.noise_multiplier)
+        expect_positive("noise_multiplier", self.noise_multiplier, least=1e-300)  # its reciprocal is used
         expect_adjacency(self.adjacency)
 
     @cached_property

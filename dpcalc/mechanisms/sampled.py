@@ -230,6 +230,14 @@ class OncePerEpoch(Mechanism):
     def attained_pairs(self) -> tuple[Pair, Pair] | None:
         return None if self.shuffled else self.base.attained_pairs()
 
+    def runs(self, count: int) -> tuple[tuple[tuple[Pair, Pair], int], ...]:
+        return self.base.runs(count)
+
+    def attained_by_runs(
+        self, count: int, *, delta: float | None = None, epsilon: float | None = None
+    ) -> tuple[Pair, Pair] | None:
+        return None if self.shuffled else self.base.attained_by_runs(count, delta=delta, epsilon=epsilon)
+
     def as_replace_one(self) -> Mechanism:
         return OncePerEpoch(base=self.base.as_replace_one(), shuffled=self.shuffled)
 

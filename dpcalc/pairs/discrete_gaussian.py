@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpcalc.arrays import Floats
+from dpcalc.elementary import exp_minus_ratio, two_product
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.moments import ROUNDING, log_mean_excess
 from dpcalc.pairs.points import PointPair
@@ -54,9 +55,10 @@ def discrete_gaussian_pairs(sigma: float, shift: int) -> tuple[DiscreteGaussianP
     """
     reach = int(min(np.ceil(_REACH * sigma), _MOST_POINTS))
     x = np.arange(-reach, reach + shift + 1, dtype=np.float64)
-    log_p, log_q = -x * x / (2 * sigma**2), -((x - shift) ** 2) / (2 * sigma**2)
-    total = np.exp(log_p).sum()
-    p, q = (np.exp(logs)[::-1] / total for logs in (log_p, log_q))
+    square, rest = (float(2 * part) for part in two_product(np.asarray(sigma), np.asarray(sigma)))
+    p, q = (exp_minus_ratio(y * y, square, rest)[::-1] for y in (x, x - shift))
+    total = float(np.sum(p))
+    p, q = p / total, q / total
     losses = ((shift * shift - 2 * shift * x) / (2 * sigma**2))[::-1]
     beyond = _BEYOND if reach >= _REACH * sigma else float(np.exp(-((reach / sigma) ** 2) / 2)) * (1 + 1e-9)
     above = DiscreteGaussianPair(

@@ -91,7 +91,9 @@ def _interval(guarantee: Guarantee) -> str:
         return f"{_NOT_CERTIFIED[guarantee.status]}; {neighbours}"
     if upper is None:
         return neighbours
-    if lower is None or not math.isfinite(upper):
+    if not math.isfinite(upper):
+        return f"no finite {symbol} is known; {neighbours}"
+    if lower is None:
         return f"{symbol} ≤ {rounded_up(upper)}; {neighbours}"
     if upper - lower <= 1e-9 * upper:
         return f"exactly; {neighbours}"
@@ -100,8 +102,7 @@ def _interval(guarantee: Guarantee) -> str:
 
 def _also(guarantee: Guarantee, verbose: bool) -> str:
     """The other notions, where they say something: a μ or ρ above ε does not."""
-    asked = guarantee.epsilon if guarantee.asks == "epsilon" else None
-    enough = math.inf if verbose or asked is None else asked
+    enough = math.inf if verbose or not guarantee.epsilon else guarantee.epsilon
     found = []
     if guarantee.mu is not None and guarantee.mu <= enough:
         kind = "" if guarantee.mu_kind == "exact" else f" ({guarantee.mu_kind})"

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpcalc.accounting.compose import Accountant, compose
 from dpcalc.conversions import rdp_epsilons
+from dpcalc.errors import InputError
 from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.report import rounded_up
@@ -18,6 +19,8 @@ from dpcalc.spec.entries import Entry
 from dpcalc.spec.specification import Document, common_adjacency
 
 Part = tuple[Mechanism, int]
+
+_PURE = "pure ε adds up (Dwork, McSherry, Nissim, Smith 2006)"
 
 # So many different entries are accounted for one by one as tightly as their sum; more of them by RDP, which is quick.
 _TIGHT_ENTRIES = 12
@@ -40,12 +43,38 @@ class Question:
 @lru_cache(maxsize=64)
 def _composed(parts: tuple[Part, ...], question: Question) -> Guarantee:
     """Kept, since a result that is read back is composed to check it, and then again."""
+    if question.delta == 0:
+        return _pure(parts, question)
     return compose(
         parts,
         delta=question.delta,
         epsilon=question.epsilon,
         accountant=question.accountant,
         tolerance=question.tolerance,
+    )
+
+
+def _pure(parts: tuple[Part, ...], question: Question) -> Guarantee:
+    """ε without any δ: the largest losses add up, and are reached together where each of them is reached."""
+    if question.accountant == "clt":
+        raise InputError("the central limit theorem says nothing without a δ", where="accountant")
+    largest = [mechanism.pure_epsilon() for mechanism, _ in parts]
+    losses = [count * loss for loss, (_, count) in zip(largest, parts, strict=True) if loss is not None]
+    finite = len(losses) == len(parts)
+    epsilon = math.fsum(losses) if finite else math.inf
+    others = compose(parts, epsilon=epsilon if finite else 0.0, tolerance=question.tolerance)
+    attained = all(mechanism.attained_pairs() == mechanism.pairs() for mechanism, _ in parts)
+    return replace(
+        others,
+        asks="epsilon",
+        epsilon=epsilon,
+        delta=0.0,
+        epsilon_lower=epsilon * (1 - 1e-12) if attained and finite else None,
+        epsilon_estimate=epsilon if attained and finite else None,
+        delta_lower=None,
+        accountant="pure",
+        theorem=_PURE,
+        certificate=None,
     )
 
 
@@ -125,7 +154,7 @@ def _costs(entries: Sequence[Entry], guarantee: Guarantee, question: Question) -
     if len(entries) == 1:
         return (Cost(entries[0], guarantee.epsilon, 1.0),)
     if delta is None or not 0 < delta < 1:
-        return tuple(Cost(entry, None, None) for entry in entries)
+        return _pure_costs(entries, guarantee)
     # RDP at the order that decides the total, where the shares are read off, and above it, where one entry's ε is.
     deciding = _deciding_order(guarantee, delta)
     orders = deciding * np.array([1.0, 2.0, 6.0])
@@ -139,6 +168,14 @@ def _costs(entries: Sequence[Entry], guarantee: Guarantee, question: Question) -
     epsilons = [own[entry.mechanism, entry.count] for entry in entries]
     shares = _shares([float(curves[entry.mechanism, entry.count][0]) for entry in entries], epsilons)
     return tuple(Cost(*cost) for cost in zip(entries, epsilons, shares, strict=True))
+
+
+def _pure_costs(entries: Sequence[Entry], guarantee: Guarantee) -> tuple[Cost, ...]:
+    """Each entry's own pure ε and its part of the sum; nothing where there is no such sum."""
+    if guarantee.delta != 0 or guarantee.epsilon is None or not 0 < guarantee.epsilon < math.inf:
+        return tuple(Cost(entry, None, None) for entry in entries)
+    own = [entry.count * (entry.mechanism.pure_epsilon() or 0.0) for entry in entries]
+    return tuple(Cost(entry, loss, loss / guarantee.epsilon) for entry, loss in zip(entries, own, strict=True))
 
 
 def _deciding_order(guarantee: Guarantee, delta: float) -> float:

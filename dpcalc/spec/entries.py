@@ -48,6 +48,8 @@ def read_entry(node: Node, adjacency: Adjacency) -> Entry:
     kind = ENTRY_TYPES[word]
     node.only_keys((*kind.keys, *COMMON_KEYS), word)
     entry = Reader(node)
+    if kind.is_run and not entry.has("sampling"):
+        node.fail(f"sampling is missing ({', '.join(SCHEMES)}); without it a run has no guarantee")
     sampling = read_sampling(entry)
     steps = _steps(entry, sampling) if kind.is_run else 1
     count = entry.whole("count", 1)
@@ -85,8 +87,7 @@ def _mechanism(entry: Reader, kind: EntryType, sampling: Sampling | None, adjace
 
 def _steps(entry: Reader, sampling: Sampling | None) -> int:
     """How often a record's gradient is released: every step if batches are drawn, once an epoch in a fixed order."""
-    if sampling is None:
-        entry.node.fail(f"sampling is missing ({', '.join(SCHEMES)}); without it a run has no guarantee")
+    assert sampling is not None
     drawn = SCHEMES[sampling.scheme].has_rate
     if entry.form(("steps",), ("epochs",)) == 0:
         steps = entry.whole("steps")

@@ -88,6 +88,13 @@ class Reader:
             self.node.fail(f"{key} is missing")
         return default
 
+    def positive(self, key: str) -> float:
+        """The number at a key that may not be zero here."""
+        value = self.number(key)
+        if value == 0:
+            self.values[key].fail(f"expected a number in {POSITIVE}, got 0")
+        return value
+
     def exact(self, key: str) -> Fraction:
         """The number at a key as it is written, before any rounding: 1.1 is 11/10."""
         self.number(key)

@@ -9,7 +9,7 @@ from dpcalc.spec.text import parse_yaml
 
 def parse_inline(text: str) -> Node:
     """The entry: a type, then key=value pairs; a dotted key (sampling.rate) or a value in [] or {} goes deeper."""
-    source = f"-m {text}" if len(text) <= 60 else f"-m {text[:57]}..."
+    source = f"-m {text}" if len(text) <= 60 else f"-m {text[:57].rpartition(',')[0] or text[:57]},..."
     kind, *pairs = _split(text, source)
     if not kind or "=" in kind:
         raise InputError(f"expected a type first, as in gaussian,noise_multiplier=1.1, got {kind!r}", where=source)
@@ -45,8 +45,8 @@ def _split(text: str, source: str) -> list[str]:
     for i, character in enumerate(text):
         depth += (character in "[{") - (character in "]}")
         if character == "," and depth == 0:
-            parts.append(text[start:i].strip())
+            parts.append(text[start:i].strip(" "))
             start = i + 1
     if depth:
         raise InputError("a bracket is not closed", where=source)
-    return [*parts, text[start:].strip()]
+    return [*parts, text[start:].strip(" ")]

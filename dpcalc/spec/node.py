@@ -15,6 +15,25 @@ Content: TypeAlias = "str | list[Node] | dict[str, Node]"
 MISSING_WORDS = ("", "~", "null", "Null", "NULL")
 
 
+# The words of Opacus, dp-accounting, diffprivlib and of papers, in ours.
+_TRANSLATED = {
+    **dict.fromkeys(("sample_rate", "sampling_probability", "sampling_prob", "sampling_rate", "q"), "rate"),
+    **dict.fromkeys(("sample_size", "lot_size", "expected_batch_size"), "batch_size"),
+    **dict.fromkeys(("n", "num_examples", "num_samples", "source_dataset_size", "number_of_examples"), "dataset_size"),
+    **dict.fromkeys(("num_steps", "iterations", "number_of_steps"), "steps"),
+    **dict.fromkeys(("num_epochs", "number_of_epochs"), "epochs"),
+    **dict.fromkeys(("standard_deviation", "stddev", "std", "noise_std"), "sigma"),
+    **dict.fromkeys(("l1_sensitivity", "l2_sensitivity", "max_grad_norm"), "sensitivity"),
+    **dict.fromkeys(("alphas", "rdp_orders"), "orders"),
+    **dict.fromkeys(("eps", "target_epsilon"), "epsilon"),
+    **dict.fromkeys(("target_delta",), "delta"),
+    **dict.fromkeys(("b", "parameter"), "scale"),
+    **dict.fromkeys(("z", "sigma_over_clip"), "noise_multiplier"),
+    **dict.fromkeys(("num_times", "repetitions", "times"), "count"),
+    **dict.fromkeys(("mechanism", "events", "entries", "queries"), "mechanisms"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A scalar (its text, and whether it stood without quotes), a list or a mapping, with its place."""
@@ -24,6 +43,7 @@ class Node:
     path: str = ""
     line: int | None = None
     plain: bool = True
+    key_line: int | None = None
 
     @property
     def where(self) -> str:
@@ -94,7 +114,8 @@ class Node:
         for key, value in self.mapping(what).items():
             if key not in words:
                 name = key if key.isprintable() and len(key) <= 40 else ascii(key)[:40]
-                place = replace(value, path=f"{self.path}.{name}".lstrip("."))
+                line = value.line if value.key_line is None else value.key_line
+                place = replace(value, path=f"{self.path}.{name}".lstrip("."), line=line)
                 place.fail(f"unknown key for {what}{nearest(key, words)}; allowed: {', '.join(words)}")
 
 
@@ -106,5 +127,9 @@ def one_of(words: Iterable[str]) -> str:
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """A suggestion to append to a message, empty if nothing is near."""
-    found = difflib.get_close_matches(word[:60].lower(), list(words), n=1, cutoff=0.6)
+    known, lowered = list(words), word[:60].lower()
+    translated = _TRANSLATED.get(lowered.replace("-", "_"))
+    if translated in known:
+        return f" (did you mean {translated}?)"
+    found = difflib.get_close_matches(lowered, known, n=1, cutoff=0.6)
     return f" (did you mean {found[0]}?)" if found else ""

@@ -32,6 +32,9 @@ _DETAILS: Mapping[str, str] = {
     "sgd-bound": "request",
     "exp-mech": "bounds",
     "train": "settings",
+    "ledger init": "budget",
+    "ledger spend": "budget",
+    "ledger status": "budget",
 }
 
 # Commands whose mechanisms follow from their details: a function from those, as plain data, to the guarantee.
@@ -177,7 +180,7 @@ def _composed(claim: _Claim, document: Document, entries: list[Entry], accountan
 
 
 def _tolerance(claim: _Claim) -> float:
-    node = claim.details().get("tolerance")
+    node = claim.details().get("tolerance") if claim.command in _COMPOSED else None
     found = None if node is None else _number(node, Range(low=1e-6, high=1))
     return _DEFAULT_TOLERANCE if found is None else found
 

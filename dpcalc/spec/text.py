@@ -109,12 +109,13 @@ def parse_yaml(text: str, source: str, path: str = "") -> Node:
 class _Frame:
     """A list or mapping that is being filled."""
 
-    __slots__ = ("key", "node", "values")
+    __slots__ = ("key", "key_line", "node", "values")
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.values = node.content
         self.key: str | None = None
+        self.key_line = 0
 
 
 class _Builder:
@@ -148,7 +149,7 @@ class _Builder:
         if frame is not None and type(frame.values) is dict and frame.key is None:
             if event.value in frame.values:
                 self._refuse(event, f"the key {event.value[:40]!r} is given twice")
-            frame.key = event.value
+            frame.key, frame.key_line = event.value, event.start_mark.line + 1
         else:
             self._add(event, event.value, event.implicit[0])
 
@@ -171,7 +172,7 @@ class _Builder:
         path = frame.node.path
         if type(frame.values) is dict:
             key = frame.key or ""
-            node = Node(content, self.source, f"{path}.{key}" if path else key, line, plain)
+            node = Node(content, self.source, f"{path}.{key}" if path else key, line, plain, frame.key_line)
             frame.values[key] = node
             frame.key = None
         else:

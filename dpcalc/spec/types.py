@@ -50,6 +50,8 @@ def _ratio(entry: Reader, key: str) -> float:
 
 
 def _laplace(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    if entry.form(("scale", "sensitivity"), ("epsilon",)) == 1:
+        return Laplace(scale=1.0, sensitivity=entry.positive("epsilon"), adjacency=adjacency)
     _ratio(entry, "scale")
     return Laplace(scale=entry.number("scale"), sensitivity=entry.number("sensitivity"), adjacency=adjacency)
 
@@ -112,7 +114,12 @@ ENTRY_TYPES: Mapping[str, EntryType] = {
     "gaussian": EntryType(
         ("noise_multiplier", "sigma", "sensitivity"), _gaussian, examples=("noise_multiplier=2",), moves=True
     ),
-    "laplace": EntryType(("scale", "sensitivity"), _laplace, examples=("scale=10,sensitivity=1",), moves=True),
+    "laplace": EntryType(
+        ("scale", "sensitivity", "epsilon"),
+        _laplace,
+        examples=("scale=10,sensitivity=1", "epsilon=0.1"),
+        moves=True,
+    ),
     "discrete-gaussian": EntryType(
         ("sigma", "sensitivity"), _discrete_gaussian, examples=("sigma=3,sensitivity=1",), moves=True
     ),

@@ -11,9 +11,12 @@ import signal
 import subprocess
 import sys
 import time
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpcalc.cli.main import COMMANDS
 from dpcalc.numbers import parse_number
@@ -22,8 +25,9 @@ GDP = ("convert", "--gdp", "1.2", "--delta", "1e-5")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_help_ends_with_an_example_that_runs(dpcalc, name, monkeypatch) -> None:
-    monkeypatch.chdir(Path(__file__).parents[2])
+def test_every_help_ends_with_an_example_that_runs(dpcalc, name, monkeypatch, tmp_path) -> None:
+    (tmp_path / "examples").symlink_to(Path(__file__).parents[2] / "examples")
+    monkeypatch.chdir(tmp_path)
     result = dpcalc(name, "--help")
     assert result.code == 0
     example = " ".join(result.out[result.out.rindex("Example:") :].split()).removeprefix("Example: ")
@@ -37,22 +41,60 @@ def test_formats_tell_the_same_numbers(dpcalc) -> None:
     document = dpcalc(*GDP, "-f", "json").json
     (row,) = csv.DictReader(io.StringIO(dpcalc(*GDP, "-f", "csv").out))
     assert float(row["epsilon"]) == document["epsilon"]
-    markdown = dpcalc(*GDP, "--format", "markdown").out
-    assert "| ε at δ = 1e-05 | 5.41349" in markdown
-    assert "5.41349" in dpcalc(*GDP).out
+    first = "ε = 5.414 at δ = 1e-5"
+    for format in ("table", "markdown", "github", "junit"):
+        assert first in dpcalc(*GDP, "--format", format).out, format
 
 
 def test_displayed_upper_bounds_are_rounded_up(dpcalc) -> None:
-    # ε = 5.413485984… is printed as 5.41349, never as 5.41348.
-    assert "5.41349" in dpcalc(*GDP).out
+    # ε = 5.413485984… is printed as 5.414, never as 5.413.
+    assert dpcalc(*GDP).out.splitlines()[0] == "ε = 5.414 at δ = 1e-5"
+
+
+@pytest.mark.parametrize(
+    ("value", "up", "down"),
+    [
+        (1.0000001, "1.001", "1.000"),
+        (1.9993, "2.000", "1.999"),
+        (2.0, "2", "2"),
+        (2.000000000004, "2.001", "2.000"),
+        (0.1 + 0.2, "0.3", "0.3"),
+        (9.99961, "10.00", "9.999"),
+        (0.99996, "1.000", "0.9999"),
+        (123456789.0, "1.235e8", "1.234e8"),
+        (1.23e-7, "1.23e-7", "1.23e-7"),
+        (1e-6, "1e-6", "1e-6"),
+        (0.0, "0", "0"),
+        (float("inf"), "∞", "∞"),
+        (None, "–", "–"),
+    ],
+)
+def test_numbers_are_rounded_to_the_side_that_they_bound(value, up, down) -> None:
     from dpcalc.report import rounded_down, rounded_up
 
-    assert rounded_up(1.0000001) == "1.00001"
-    assert rounded_down(1.0000099) == "1"
-    assert rounded_up(0.1 + 0.2) == "0.3"
-    assert rounded_up(123456789.0) == "1.23457e+08"
-    assert rounded_up(float("inf")) == "∞"
-    assert rounded_up(None) == "–"
+    assert (rounded_up(value), rounded_down(value)) == (up, down)
+
+
+@given(st.floats(1e-12, 1e12), st.integers(1, 12))
+def test_rounding_never_passes_the_value(value: float, digits: int) -> None:
+    from dpcalc.report import rounded_down, rounded_up
+
+    above, below = Decimal(rounded_up(value, digits)), Decimal(rounded_down(value, digits))
+    assert below * (1 - Decimal("1e-14")) <= Decimal(value) <= above * (1 + Decimal("1e-14"))
+    assert above - below <= 2 * Decimal(value).scaleb(1 - digits)
+
+
+@given(st.floats(1e-3, 1e3), st.floats(-1e-9, 1e-9))
+def test_what_is_shown_is_on_the_side_of_the_limit_that_it_was_judged_to_be(limit: float, apart: float) -> None:
+    from dpcalc.guarantee import exceeds
+    from dpcalc.report import upper_against
+
+    value = limit * (1 + apart)
+    shown = Decimal(upper_against(value, limit))
+    if exceeds(value, limit):
+        assert shown > Decimal(repr(limit))
+    else:
+        assert shown <= Decimal(repr(limit)) or shown <= Decimal(value) * (1 + Decimal("1e-15"))
 
 
 def test_output_file_is_written_and_the_screen_stays_empty(dpcalc, tmp_path) -> None:
@@ -91,7 +133,15 @@ def test_over_budget_is_exit_1_and_the_result_is_still_printed(dpcalc, limit, co
 
 def test_a_quantity_that_is_not_known_is_not_within_budget(dpcalc) -> None:
     result = dpcalc("convert", "--zcdp", "0.1", "--delta", "1e-5", "--max-mu", "10")
-    assert result.code == 1
+    assert result.code == 3
+    assert "OVER" not in result.out
+    assert "mu is not known for this result, so its limit 10 is not shown to hold" in result.err
+
+
+def test_a_limit_on_epsilon_needs_a_delta(dpcalc) -> None:
+    result = dpcalc("convert", "--gdp", "1", "--max-epsilon", "4")
+    assert (result.code, result.out) == (2, "")
+    assert "--max-epsilon" in result.err
 
 
 def test_without_limits_the_budget_is_null(dpcalc) -> None:

@@ -53,12 +53,70 @@ def test_choices_from_a_finite_set(dpcalc, tmp_path) -> None:
     assert again["epsilon"] == pytest.approx(first.json["epsilon"], rel=2e-3)
 
 
+@pytest.mark.parametrize(("m", "diameter"), [(0.3, 1.5), (4, 30), (0.01, 0.2), (1e-6, 50)])
+@pytest.mark.parametrize(
+    "chain", [(), ("--lr", 0.05, "--smoothness", 9), ("--lr", 0.05, "--smoothness", 9, "--steps", 7)]
+)
+def test_of_strong_convexity_and_diameter_the_better_one_counts(dpcalc, m, diameter, chain) -> None:
+    common = ("exp-mech", "--lipschitz", 0.7, *chain, *DELTA)
+    by_m = dpcalc(*common, "--strong-convexity", m).json
+    by_diameter = dpcalc(*common, "--diameter", diameter).json
+    both = dpcalc(*common, "--strong-convexity", m, "--diameter", diameter).json
+    assert both["epsilon"] == min(by_m["epsilon"], by_diameter["epsilon"])
+    assert both["mu"] == min(by_m["mu"], by_diameter["mu"])
+    assert (both["mu_kind"], both["epsilon_lower"]) == ("upper", None)
+    assert len(both["details"]["bounds"]) == len(by_diameter["details"]["bounds"]) + 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--lipschitz", 1, "--strong-convexity", 1e-305),
+        ("--lipschitz", 1e200, "--strong-convexity", 2),
+        ("--lipschitz", 1e160, "--diameter", 1e160),
+        ("--lipschitz", 1e300, "--diameter", 1e300),
+        ("--lipschitz", 1, "--strong-convexity", 1e-305, "--lr", 0.1, "--smoothness", 1, "--steps", 10**12),
+    ],
+)
+def test_no_lower_bound_is_infinite(dpcalc, arguments) -> None:
+    result = dpcalc("exp-mech", *arguments, *DELTA)
+    assert result.code in (0, 2)
+    if result.code == 0:
+        lower = result.json["epsilon_lower"]
+        assert lower is None or math.isfinite(float(lower))
+
+
+def test_an_exact_epsilon_lies_between_its_bounds(dpcalc) -> None:
+    import mpmath
+
+    for lipschitz, m in ((3, 7), (0.2, 1.3), (11, 2.5)):
+        document = dpcalc("exp-mech", "--lipschitz", lipschitz, "--strong-convexity", m, *DELTA).json
+        with mpmath.workdps(40):
+            mu = mpmath.mpf(str(lipschitz)) / mpmath.sqrt(mpmath.mpf(str(m)))
+
+            def excess(epsilon, mu=mu):
+                upper, lower = mpmath.ncdf(-epsilon / mu + mu / 2), mpmath.ncdf(-epsilon / mu - mu / 2)
+                return upper - mpmath.exp(epsilon) * lower - mpmath.mpf("1e-5")
+
+            exact = mpmath.findroot(excess, document["epsilon"])
+            assert document["epsilon_lower"] <= exact <= document["epsilon"]
+        assert document["epsilon_lower"] == pytest.approx(document["epsilon"], rel=1e-9)
+        assert document["mu_kind"] == "exact"
+
+
+@pytest.mark.parametrize(("rate", "kind"), [(0.2, "exact"), (0.2000001, "upper")])
+def test_a_chain_is_exact_up_to_two_over_the_sum_of_curvatures(dpcalc, rate, kind) -> None:
+    chain = ("--lipschitz", 1, "--strong-convexity", 1, "--smoothness", 9, "--lr", rate)
+    document = dpcalc("exp-mech", *chain, *DELTA).json
+    assert document["mu_kind"] == kind
+    assert (document["epsilon_lower"] is None) == (kind == "upper")
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
         ((), "--lipschitz"),
         (("--lipschitz", 1), "--strong-convexity"),
-        (("--lipschitz", 1, "--diameter", 1, "--strong-convexity", 1), "exactly one"),
         (("--lipschitz", 1, "--diameter", 1, "--lr", 0.1), "--smoothness M is missing"),
         (("--lipschitz", 1, "--diameter", 1, "--steps", 3), "--lr"),
         (("--lipschitz", 1, "--diameter", 1, "--lr", 3, "--smoothness", 1), "η ≤ 2/M"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 
+import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -94,6 +96,18 @@ def test_bounded_range_epsilon_inverts_its_profile(epsilon, delta) -> None:
         mass = (1 - math.exp(t - epsilon)) / -math.expm1(-epsilon)
         assert max(mass * (1 - math.exp(found - t)), 0.0) <= delta * (1 + 1e-9)
     assert found <= epsilon * (1 + 1e-12)
+
+
+def test_bounded_range_epsilon_is_never_below_the_exact_one() -> None:
+    rng = random.Random(8)
+    for _ in range(400):
+        epsilon, delta = 10 ** rng.uniform(-3, 2), 10 ** rng.uniform(-12, -0.5)
+        with mpmath.workdps(50):
+            base = mpmath.mpf(epsilon)
+            saved = 2 * mpmath.log1p(-mpmath.sqrt(mpmath.mpf(delta) * -mpmath.expm1(-base)))
+            exact = max(mpmath.mpf(0), base + saved)
+            found = sampling.bounded_range_epsilon(epsilon, delta)
+            assert exact <= found <= exact + 1e-14 * epsilon
 
 
 def test_one_bounded_range_release_agrees_with_the_accountant() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcalc.errors import InputError
-from dpcalc.last_iterate import cyclic, gradient_descent, schedule
+from dpcalc.last_iterate import course, cyclic, gradient_descent, schedule
 from dpcalc.last_iterate.analysis import analyse
 from dpcalc.last_iterate.bound import Bound
 from dpcalc.last_iterate.request import Request
@@ -47,7 +47,7 @@ def test_a_constant_schedule_is_a_constant_run(batches, epochs, losses, step) ->
         diameter=diameter,
     )
     module = cyclic if batches > 1 else gradient_descent
-    scheduled = smallest(schedule.bounds(setting, constant(rate, sigma), 1e-5))
+    scheduled = smallest(course.bounds(setting, constant(rate, sigma), 1e-5))
     assert scheduled == pytest.approx(smallest(module.bounds(setting)), rel=1e-8)
 
 
@@ -68,7 +68,7 @@ def test_no_quadratic_run_on_a_schedule_exceeds_the_bound(data, batches, steps, 
         smoothness=1.0,
     )
     plan = schedule.Schedule(starts=np.arange(1.0, steps + 1), learning_rates=rates, sigmas=sigmas)
-    bound = smallest(schedule.bounds(setting, plan, 1e-5))
+    bound = smallest(course.bounds(setting, plan, 1e-5))
     for record in range(batches):
         mean = variance = 0.0
         for k in range(steps):
@@ -118,7 +118,7 @@ def test_many_noise_levels_are_rounded_to_the_safe_side() -> None:
         smoothness=1.0,
     )
     plan = schedule.Schedule(starts=np.arange(1.0, 501), learning_rates=np.full(500, 0.5), sigmas=sigmas)
-    composed = schedule.bounds(setting, plan, 1e-5)[0].subsampled
+    composed = course.bounds(setting, plan, 1e-5)[0].subsampled
     assert sum(part.count for part in composed) == 500
     assert len(composed) <= 10
     levels = np.repeat([part.mu for part in composed], [part.count for part in composed])
@@ -139,7 +139,7 @@ def test_one_sided_shifts_on_a_constant_schedule_are_the_closed_form(m, diameter
         smoothness=1.0,
         diameter=diameter,
     )
-    bound = schedule.bounds(setting, constant(0.5, 2.0), 1e-5)[-1]
+    bound = course.bounds(setting, constant(0.5, 2.0), 1e-5)[-1]
     (part,) = bound.subsampled
     beta, c, r = part.mu / setting.step_mu, 1 - 0.5 * m, part.count
     distance = setting.injection * sum(c**k for k in range(3000 - r))
@@ -147,6 +147,17 @@ def test_one_sided_shifts_on_a_constant_schedule_are_the_closed_form(m, diameter
     energy = (c**r * distance) ** 2 / sum(c ** (2 * k) for k in range(r))
     alpha = 1 / math.sqrt(1 - 1 / beta**2)
     assert bound.mu == pytest.approx(alpha * math.sqrt(energy) / setting.noise, rel=1e-8)
+
+
+def test_where_every_epsilon_is_zero_the_smallest_mu_is_the_answer() -> None:
+    plan = schedule.read_schedule("step,lr,sigma\n1,1.7,900\n2,1.2,1500\n", name="s.csv")
+    losses = {"strong_convexity": 0.0, "smoothness": 1.0}
+    request = Request(algorithm="gd", sensitivity=1.0, n=500, steps=2, schedule=plan, delta=1e-4, **losses)
+    guarantee = analyse(request).guarantee
+    assert guarantee.epsilon == 0
+    # Nothing contracts, and the first step has the larger slope s/w²: both injections over both noises.
+    exact = 2.9 / 500 / math.hypot(1.7 * 900, 1.2 * 1500)
+    assert guarantee.mu == pytest.approx(exact, rel=1e-12)
 
 
 def test_a_schedule_claims_no_lower_bound_that_only_constant_runs_have() -> None:

@@ -38,7 +38,6 @@ GOOD = {
         ({"algorithm": "adam"}, r"gd, cgd or sgd"),
         ({"steps": 0}, r"t ≥ 1 .*t = 0"),
         ({"dataset_size": 0}, r"n ≥ 1"),
-        ({"strong_convexity": None}, r"no convexity information"),
         ({"smoothness": None}, r"η < 2/M cannot be checked"),
         ({"sigma": 0.0}, r"noise σ > 0"),
         ({"sigma": math.nan}, r"noise σ > 0"),
@@ -69,10 +68,9 @@ def test_at_two_over_m_the_constrained_bound_is_used_and_said_so() -> None:
     assert "strong convexity is not used" in analysis.guarantee.warnings[0]
 
 
-def test_the_noise_multiplier_is_b_sigma_over_l() -> None:
+def test_noise_is_stated_on_the_average_or_relative_to_a_clip_or_to_the_sensitivity() -> None:
     common = {
         "algorithm": "sgd",
-        "sensitivity": 10.0,
         "n": 600,
         "batch_size": 15,
         "lr": 0.05,
@@ -80,10 +78,39 @@ def test_the_noise_multiplier_is_b_sigma_over_l() -> None:
         "delta": 1e-5,
     }
     losses = {"strong_convexity": 0.1, "smoothness": 1.0}
-    by_sigma = Request(sigma=1.0, **common, **losses).setting()
-    by_multiplier = Request(noise_multiplier=1.5, **common, **losses).setting()
-    assert by_sigma == by_multiplier
-    assert by_sigma.noise_multiplier == 1.5
+    by_sigma = Request(sigma=1.0, sensitivity=10.0, **common, **losses).setting()
+    assert Request(noise_over_sensitivity=1.5, sensitivity=10.0, **common, **losses).setting() == by_sigma
+    assert Request(noise_multiplier=3.0, clip=5.0, **common, **losses).setting() == by_sigma
+    assert Request(noise_over_sensitivity=1.5, clip=5.0, **common, **losses).setting() == by_sigma
+    assert by_sigma.noise_over_sensitivity == 1.5
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"sensitivity": 10.0, "noise_multiplier": 3.0}, "--clip.*--noise-over-sensitivity"),
+        ({"noise_multiplier": 3.0}, "--clip.*--noise-over-sensitivity"),
+        ({"sensitivity": 10.0, "clip": 5.0, "sigma": 1.0}, "--sensitivity L and --clip C .* both"),
+        ({"sigma": 1.0}, "--sensitivity L and --clip C .* neither"),
+        ({"sensitivity": 10.0}, "--sigma, --noise-multiplier, --noise-over-sensitivity is needed, got none"),
+        ({"sensitivity": 10.0, "sigma": 1.0, "noise_over_sensitivity": 1.0}, "got --sigma and --noise-over-sens"),
+    ],
+)
+def test_units_that_do_not_fit_are_refused(given, named) -> None:
+    with pytest.raises(InputError, match=named):
+        Request(algorithm="gd", n=10, lr=0.1, steps=3, delta=1e-5, **given).setting()
+
+
+@pytest.mark.parametrize("algorithm", ["gd", "cgd", "sgd"])
+def test_without_convexity_composition_is_the_answer(algorithm) -> None:
+    run = {"n": 90, "batch_size": None if algorithm == "gd" else 10, "lr": 7.0, "sigma": 0.3, "sensitivity": 4.0}
+    analysis = analyse(Request(algorithm=algorithm, steps=30, delta=1e-6, **run))
+    assert [each.bound.name for each in analysis.evaluated] == ["composition"]
+    assert "no convexity information" in analysis.guarantee.warnings[0]
+    if algorithm == "gd":
+        assert analysis.guarantee.mu == pytest.approx(4 / (90 * 0.3) * math.sqrt(30), rel=1e-9)
+    if algorithm == "cgd":
+        assert analysis.guarantee.mu == pytest.approx(4 / (10 * 0.3) * math.sqrt(4), rel=1e-9)
 
 
 @pytest.mark.parametrize(

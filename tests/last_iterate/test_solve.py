@@ -26,7 +26,7 @@ def run(algorithm: str, **more: object) -> Request:
 
 @pytest.mark.parametrize(("algorithm", "unit"), [("gd", 1), ("cgd", 10), ("sgd", 1)])
 def test_the_longest_run_is_within_the_target_and_the_next_is_not(algorithm, unit) -> None:
-    request = run(algorithm, noise_multiplier=3.0)
+    request = run(algorithm, noise_over_sensitivity=3.0)
     found = longest_run(request, target=4.0)
     assert found.epsilon <= 4.0
     longer = replace(request, steps=found.setting.steps + unit)
@@ -34,24 +34,24 @@ def test_the_longest_run_is_within_the_target_and_the_next_is_not(algorithm, uni
 
 
 @pytest.mark.parametrize("algorithm", ["gd", "cgd", "sgd"])
-@pytest.mark.parametrize("multiplier", [True, False])
-def test_the_least_noise_is_within_the_target_and_a_little_less_is_not(algorithm, multiplier) -> None:
+@pytest.mark.parametrize("name", ["sigma", "noise_multiplier", "noise_over_sensitivity"])
+def test_the_least_noise_is_within_the_target_and_a_little_less_is_not(algorithm, name) -> None:
     request = run(algorithm, steps=200)
-    found = least_noise(request, target=2.0, multiplier=multiplier)
+    request = replace(request, sensitivity=None, clip=request.sensitivity / 2)
+    found = least_noise(request, target=2.0, unknown=name)
     assert found.epsilon <= 2.0
-    name = "noise_multiplier" if multiplier else "sigma"
     less = replace(request, **{name: getattr(found.request, name) * 0.999})
     assert analyse(less).epsilon > 2.0
 
 
 def test_a_bound_that_has_converged_allows_any_length() -> None:
-    request = run("gd", noise_multiplier=1000.0, diameter=1.0)
+    request = run("gd", noise_over_sensitivity=1000.0, diameter=1.0)
     assert longest_run(request, target=4.0).setting.steps == MOST_STEPS
 
 
 def test_a_target_below_the_first_step_is_refused() -> None:
     with pytest.raises(InputError, match="even t = 10 steps cost"):
-        longest_run(run("cgd", noise_multiplier=0.1), target=0.5)
+        longest_run(run("cgd", noise_over_sensitivity=0.1), target=0.5)
 
 
 def test_a_sweep_includes_its_end() -> None:
@@ -59,6 +59,10 @@ def test_a_sweep_includes_its_end() -> None:
     assert Sweep.parse("lr=0.1:0.3:0.1").values == (0.1, 0.2, 0.3)
     assert Sweep.parse("sigma=1,2,5").values == (1, 2, 5)
     assert Sweep.parse("steps=1:3").values == (1, 2, 3)
+    assert Sweep.parse("steps=10:200:60").values == (10, 70, 130, 190, 200)
+    assert Sweep.parse("lr=0.1:0.25:0.1").values == (0.1, 0.2, 0.25)
+    assert Sweep.parse("epochs=5:5:2").values == (5,)
+    assert Sweep.parse("epochs=5:7:100").values == (5, 7)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from scipy.special import ndtr
 
 from dpcalc.last_iterate import gradient_descent, stochastic
 from dpcalc.last_iterate.analysis import analyse
-from dpcalc.last_iterate.evaluate import bounds_of, evaluate
+from dpcalc.last_iterate.bound import Bound, Subsampled
+from dpcalc.last_iterate.evaluate import bounds_of, evaluate, mechanisms_of
 from dpcalc.last_iterate.request import Request
 from dpcalc.last_iterate.setting import Setting
 
@@ -28,7 +30,7 @@ def test_tables_3_and_4_for_random_batches(published) -> None:
         guarantee = analysis.guarantee
         assert guarantee.status == "certified"
         assert guarantee.epsilon == pytest.approx(row[1], abs=5.01e-3)
-        assert guarantee.epsilon_lower <= guarantee.epsilon_estimate <= guarantee.epsilon
+        assert guarantee.epsilon_estimate <= guarantee.epsilon
         clt = analysis.details()["clt"]
         assert clt["mu"] == pytest.approx(published.TABLE_3[epochs][1], abs=5.01e-3)
         assert clt["guarantee"] == "approximate"
@@ -93,7 +95,8 @@ def test_no_simulated_chain_exceeds_any_certified_bound(seed) -> None:
 
 def long_run(**losses) -> Setting:
     defaults = {"learning_rate": 1.0, "sigma": 1.0, "sensitivity": 20.0, "smoothness": 1.0}
-    return Setting(algorithm="sgd", dataset_size=10000, batch_size=100, steps=100_000, **(defaults | losses))
+    sizes = {"dataset_size": 10000, "batch_size": 100, "steps": 100_000}
+    return Setting(algorithm="sgd", **(defaults | sizes | losses))
 
 
 @pytest.mark.parametrize(
@@ -106,6 +109,83 @@ def test_one_sided_shifts_are_the_tightest_and_every_bound_is_convergent(losses)
     epsilons = {each.bound.name: each.guarantee.epsilon for each in found}
     assert epsilons["optimal-shifts"] < epsilons["shifted-interpolation"] < epsilons["composition"]
     assert all(each.guarantee.status == "certified" for each in found)
+
+
+def by_name(setting: Setting, theorem: str) -> Bound:
+    (found,) = [bound for bound in bounds_of(setting, 1e-5) if bound.theorem.startswith(theorem)]
+    return found
+
+
+@pytest.mark.parametrize(
+    "run", [{}, {"steps": 40}, {"sigma": 0.02}, {"strong_convexity": 0.3}, {"dataset_size": 150}, {"diameter": 0.5}]
+)
+def test_theorem_4_9_is_its_formula_at_its_own_tau_and_split(run) -> None:
+    setting = long_run(**({"strong_convexity": 0.01, "steps": 5000} | run))
+    bound = by_name(setting, "Bok et al., Theorem 4.9")
+    step, c = setting.sensitivity / (setting.batch * setting.sigma), 1 - setting.strong_convexity
+    t, remaining = setting.steps, setting.steps - bound.tau
+    shifted, *plain = bound.subsampled
+    assert shifted.count == 1
+    assert [part.count for part in plain] == ([remaining] if remaining else [])
+    for part in plain:
+        assert part.mu == pytest.approx(2 * step, rel=1e-9)
+    beta = shifted.mu / (2 * step)
+    older = (c ** (remaining + 1) - c**t) / (1 - c)
+    assert bound.mu**2 * (1 - 1 / beta**2) == pytest.approx((2 * step * older) ** 2, rel=1e-6, abs=1e-12)
+    assert shifted.mu >= 2 * step
+
+
+@pytest.mark.parametrize("run", [{}, {"steps": 40}, {"sigma": 0.05}, {"dataset_size": 150}, {"strong_convexity": 0.1}])
+def test_theorem_4_10_is_its_formula_at_its_own_tau_and_split(run) -> None:
+    setting = long_run(**({"diameter": 1.0, "steps": 5000} | run))
+    bound = by_name(setting, "Bok et al., Theorem 4.10")
+    (part,) = bound.subsampled
+    assert part.count == setting.steps - bound.tau
+    step = setting.sensitivity / (setting.batch * setting.sigma)
+    alpha = bound.mu * setting.noise * math.sqrt(part.count) / setting.diameter
+    assert 1 / alpha**2 + (2 * step / part.mu) ** 2 == pytest.approx(1, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [{}, {"steps": 40}, {"strong_convexity": 0.3}, {"diameter": 0.5}, {"strong_convexity": 0.0, "diameter": 2.0}],
+)
+def test_one_sided_shifts_are_their_formula_at_their_own_choice(run) -> None:
+    setting = long_run(**({"strong_convexity": 0.01, "steps": 5000} | run))
+    bound = by_name(setting, "one-sided")
+    step, c, t = setting.sensitivity / (setting.batch * setting.sigma), 1 - setting.strong_convexity, setting.steps
+    *plain, shifted = bound.subsampled
+    for part in plain:
+        assert part.mu == pytest.approx(step, rel=1e-9)
+    unrolled = shifted.count + sum(part.count for part in plain)
+    assert bound.tau == t - unrolled
+    distance = setting.injection * sum(c**k for k in range(bound.tau))
+    if setting.diameter is not None:
+        distance = min(distance, setting.diameter)
+    energy = (c**unrolled * distance) ** 2 / sum(c ** (2 * k) for k in range(shifted.count)) / setting.noise**2
+    beta = shifted.mu / step
+    assert beta >= 1
+    assert bound.mu**2 * (1 - 1 / beta**2) == pytest.approx(energy, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize("run", [{}, {"steps": 300}, {"sigma": 0.4}, {"diameter": 1.0}, {"strong_convexity": 0.2}])
+def test_one_sided_shifts_are_never_worse_than_the_published_bounds(run) -> None:
+    setting = long_run(**({"strong_convexity": 0.01, "steps": 20_000} | run))
+    found = [evaluate(setting, bound, delta=1e-5) for bound in bounds_of(setting, 1e-5)]
+    ours = next(each for each in found if "one-sided" in each.bound.theorem).guarantee.epsilon
+    for each in found:
+        if each.bound.name == "shifted-interpolation":
+            assert ours <= each.guarantee.epsilon * (1 + 1e-3)
+
+
+def test_parts_are_composed_with_no_less_noise_than_they_have() -> None:
+    rng = np.random.default_rng(4)
+    setting = long_run(diameter=1.0)
+    for mu in 10 ** rng.uniform(-4, 4, 300):
+        bound = Bound(name="x", theorem="x", conditions=(), mu=mu, subsampled=(Subsampled(mu=mu / 3, count=1),))
+        whole, part = (mechanism for mechanism, _ in mechanisms_of(setting, bound))
+        assert 1 / Fraction(whole.noise_multiplier) >= Fraction(mu)
+        assert 1 / Fraction(part.base.noise_multiplier) >= Fraction(mu / 3)
 
 
 def test_a_batch_of_everything_is_gradient_descent() -> None:

@@ -1,0 +1,246 @@
+"""What people read: the answer first, fitting from 60 columns on, and the other forms of the same result."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+Run = Callable[..., Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+MIXED = ("compose", str(ROOT / "examples" / "mixed-release.yaml"))
+SCREENS = (
+    MIXED,
+    (*MIXED, "-v"),
+    ("convert", "--gdp", "1.2", "--delta", "1e-5", "--delta", "1e-7"),
+    ("exp-mech", "--lipschitz", "1", "--strong-convexity", "4", "--delta", "1e-5"),
+    ("sgd-bound", "--algorithm", "gd", "--lr", "0.05", "--sigma", "0.01", "--sensitivity", "10", "--n", "60000",
+     "--steps", "50", "--strong-convexity", "0.002", "--smoothness", "2", "--delta", "1e-5"),
+    ("filter", str(ROOT / "examples" / "filter-norms.csv"), "--filter", "gdp", "--sigma", "4", "--mu", "1", "--delta",
+     "1e-5"),
+)  # fmt: skip
+
+
+def on_a_terminal(arguments: tuple[str, ...], columns: int) -> tuple[int, str]:
+    """Exit code and screen of a command in a terminal of so many columns."""
+    main, other = pty.openpty()
+    fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
+    command = [sys.executable, "-m", "dpcalc", *arguments]
+    environment["TERM"] = "xterm-256color"
+    with subprocess.Popen(
+        command, stdin=other, stdout=other, stderr=subprocess.DEVNULL, env=environment, close_fds=True
+    ) as process:
+        os.close(other)
+        chunks = []
+        while True:
+            try:
+                chunk = os.read(main, 4096)
+            except OSError:
+                break
+            if not chunk:
+                break
+            chunks.append(chunk)
+        code = process.wait(timeout=120)
+    os.close(main)
+    return code, b"".join(chunks).decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("arguments", SCREENS, ids=lambda arguments: arguments[0])
+def test_no_line_is_wider_than_the_terminal_and_no_number_is_broken(arguments: tuple[str, ...], columns: int) -> None:
+    code, screen = on_a_terminal(arguments, columns)
+    assert code == 0
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen)
+    assert max(map(len, plain.splitlines())) <= columns
+    assert plain.splitlines()[0]
+    assert "╭" not in plain
+    # A number that was wrapped would begin its line with a lone digit, point or exponent.
+    assert not re.search(r"\n\s*(\.\d|e-?\d)", plain)
+
+
+def test_the_verdict_has_a_colour_of_its_own() -> None:
+    for limit, colour in (("9", "32"), ("1", "31")):
+        _, screen = on_a_terminal(("convert", "--gdp", "1", "--delta", "1e-5", "--max-epsilon", limit), 80)
+        assert re.match(rf"\x1b\[1;{colour}mε = 4\.378 at δ = 1e-5, ", screen)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (MIXED, r"ε = 1\.49\d at δ = 1e-6, within the limit 3"),
+        ((*MIXED, "--max-epsilon", "1"), r"ε = 1\.49\d at δ = 1e-6, OVER the limit 1 by 0\.49\d"),
+        (("compose", "-m", "gdp,mu=1", "--epsilon", "1"), r"δ = 0\.1270 at ε = 1"),
+        (("convert", "--gdp", "1.2", "--delta", "1e-5"), r"ε = 5\.414 at δ = 1e-5"),
+        (("convert", "--gdp", "1", "--delta", "1e-5", "--max-mu", "0.9"),
+         r"ε = 4\.378 at δ = 1e-5; μ = 1, OVER the limit 0\.9 by 0\.1"),
+        (("calibrate", str(ROOT / "examples" / "calibrate.yaml"), "--epsilon", "2", "--delta", "1e-5"),
+         r"noise_multiplier = 0\.818\d for model: ε = 2\.000 at δ = 1e-5, within 2"),
+    ],
+)  # fmt: skip
+def test_the_first_line_is_the_answer_and_quiet_prints_it_alone(dpcalc: Run, arguments: Any, line: str) -> None:
+    assert re.fullmatch(line, dpcalc(*arguments).out.splitlines()[0])
+    assert re.fullmatch(line + "\n", dpcalc(*arguments, "-q").out)
+
+
+def test_the_printed_solution_typed_back_keeps_the_target(dpcalc: Run) -> None:
+    spec = "gaussian,noise_multiplier={},sampling=poisson,rate=0.02,count=700"
+    line = dpcalc("calibrate", "-m", spec.format("solve"), "--epsilon", "1.7", "--delta", "1e-6", "-q").out
+    shown = re.match(r"noise_multiplier = (\S+) for gaussian", line)
+    assert shown is not None
+    assert dpcalc("compose", "-m", spec.format(shown[1]), "--delta", "1e-6", "--max-epsilon", "1.7").code == 0
+
+
+def test_verbose_tells_every_notion_and_source(dpcalc: Run) -> None:
+    short, long = dpcalc(*MIXED).out, dpcalc(*MIXED, "--verbose").out
+    assert "accountant" not in short
+    assert re.search(r"accountant +pld", long)
+    assert re.search(r"RDP .*at order 32", long)
+    assert len(long.splitlines()) > len(short.splitlines())
+
+
+@pytest.mark.parametrize("flag", ["-q", "-v"])
+def test_quiet_and_verbose_have_no_effect_on_programs_and_say_so(dpcalc: Run, flag: str) -> None:
+    outcome = dpcalc("convert", "--gdp", "1", flag, "-f", "csv")
+    assert outcome.code == 2
+    assert "has no effect" in outcome.err
+    assert dpcalc("convert", "--gdp", "1", "-q", "-v").code == 2
+
+
+def test_short_flags_for_help_and_version(dpcalc: Run) -> None:
+    from dpcalc import __version__
+
+    assert dpcalc("-V").out == f"dpcalc {__version__}\n"
+    assert "dpcalc COMMAND -h" in dpcalc("-h").out
+    assert "--max-advantage" in dpcalc("compose", "-h").out
+    assert dpcalc("help", "compose").out == dpcalc("compose", "--help").out
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [("a.json", "{"), ("a.csv", "command,"), ("a.md", "**ε"), ("a.xml", "<?xml"), ("a.txt", "ε ="), ("a", "ε =")],
+)
+def test_a_file_is_written_in_the_format_of_its_name(dpcalc: Run, tmp_path: Path, name: str, start: str) -> None:
+    target = tmp_path / name
+    assert dpcalc("convert", "--gdp", "1", "--delta", "1e-5", "-o", target).code == 0
+    assert target.read_text(encoding="utf-8").startswith(start)
+    assert dpcalc("convert", "--gdp", "1", "--delta", "1e-5", "-f", "csv", "-o", target).code == 0
+    assert target.read_text(encoding="utf-8").startswith("command,")
+
+
+def test_csv_has_the_total_and_every_entry(dpcalc: Run) -> None:
+    rows = list(csv.DictReader(io.StringIO(dpcalc(*MIXED, "-f", "csv").out)))
+    names = {"total", "model", "yearly counts", "most common diagnosis", "histogram"}
+    assert rows[0]["name"] == "total"
+    assert {row["name"] for row in rows} == names
+    assert not any(" " in column for column in rows[0])
+    assert float(rows[0]["epsilon"]) > max(float(row["epsilon"]) for row in rows[1:])
+
+
+def test_a_cell_that_a_spreadsheet_would_run_is_text(dpcalc: Run) -> None:
+    spec = "delta: 1e-6\nmechanisms: [{type: gdp, mu: 1, name: =1+1}, {type: gdp, mu: 1}]\n"
+    rows = list(csv.DictReader(io.StringIO(dpcalc("compose", "-", "-f", "csv", stdin=spec).out)))
+    assert rows[1]["name"] == "'=1+1"
+
+
+def test_markdown_has_verdict_warnings_date_and_version(dpcalc: Run) -> None:
+    from dpcalc import __version__
+
+    text = dpcalc(*MIXED, "-f", "markdown").out
+    assert "within the limit 3**" in text
+    assert "> **Warning:** no finite GDP parameter" in text
+    assert re.search(rf"dpcalc {re.escape(__version__)} compose, \d{{4}}-\d\d-\d\d", text)
+
+
+@pytest.mark.parametrize(("limit", "tag"), [("9", None), ("1", "failure")])
+def test_junit_has_a_case_for_every_limit(dpcalc: Run, limit: str, tag: str | None) -> None:
+    flags = ("--max-epsilon", limit, "--max-mu", "5")
+    text = dpcalc("convert", "--gdp", "1", "--delta", "1e-5", *flags, "-f", "junit").out
+    suite = ElementTree.fromstring(text.encode())[0]
+    assert suite.get("tests") == "2"
+    assert suite.get("failures") == ("1" if tag else "0")
+    assert len(suite.findall("testcase/failure")) == (1 if tag else 0)
+
+
+def test_junit_calls_what_is_not_certified_an_error(dpcalc: Run) -> None:
+    mechanism = "gaussian,noise_multiplier=1,sampling=poisson,rate=0.01,count=500"
+    arguments = ("compose", "-m", mechanism, "--delta", "1e-5", "--accountant", "clt", "--max-epsilon", "50")
+    outcome = dpcalc(*arguments, "-f", "junit")
+    assert outcome.code == 3
+    assert ElementTree.fromstring(outcome.out.encode())[0].get("errors") == "1"
+    assert dpcalc(*arguments, "-f", "github").out.startswith("::error title=dpcalc compose::ε = ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (("convert", "--gdp", "1", "--gdp", "2"), "--gdp"),
+        (("convert", "--gdp", "1", "--epsilon", "1", "--epsilon=1"), "--epsilon"),
+        (("compose", "-m", "gdp,mu=1", "--delta", "1e-5", "-f", "json", "-f", "csv"), "--format"),
+        (("compose", "-m", "gdp,mu=1", "--delta", "1e-5", "--max-mu", "1", "--max-mu", "9"), "--max-mu"),
+    ],
+)
+def test_a_single_valued_option_is_given_once(dpcalc: Run, arguments: Any, flag: str) -> None:
+    outcome = dpcalc(*arguments)
+    assert outcome.code == 2
+    assert f"{flag}: is given twice" in outcome.err
+
+
+def test_an_option_without_effect_is_an_error(dpcalc: Run) -> None:
+    flags = ("compose", "-m", "gdp,mu=1", "--delta", "1e-5", "--tolerance", "1e-4")
+    assert dpcalc(*flags).code == 0
+    outcome = dpcalc(*flags, "--accountant", "rdp")
+    assert outcome.code == 2
+    assert "--tolerance: has no effect" in outcome.err
+
+
+@pytest.mark.parametrize("text", ["1_000", "１", "1:30", "0x10", "010", " 1", "1\u00a0", "1e", "1//2", "infinity", "٣"])
+def test_one_dialect_of_numbers_in_options_and_specs(dpcalc: Run, text: str) -> None:
+    assert dpcalc("convert", "--gdp", text).code == 2
+    if text != " 1":  # spaces around a value belong to the spec's own writing
+        assert dpcalc("compose", "-m", f"gdp,mu={text}", "--delta", "1e-5").code == 2
+        assert dpcalc("compose", "-", stdin=f"delta: 1e-5\nmechanisms: [{{type: gdp, mu: {text}}}]\n").code == 2
+
+
+def test_an_output_that_is_an_input_is_refused_before_anything_is_written(dpcalc: Run, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("delta: 1e-5\nmechanisms: [{type: gdp, mu: 1}]\n")
+    before = spec.read_bytes()
+    link = tmp_path / "link.json"
+    link.symlink_to(spec)
+    for target in (spec, link, tmp_path / "." / "spec.yaml"):
+        outcome = dpcalc("compose", spec, "-o", target)
+        assert outcome.code == 2
+        assert "same file" in outcome.err
+        assert spec.read_bytes() == before
+
+
+def test_what_tells_about_individuals_is_written_for_its_owner_alone(dpcalc: Run, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        for arguments, mode in ((SCREENS[-1], 0o600), (SCREENS[2], 0o644)):
+            target = tmp_path / f"{arguments[0]}.json"
+            assert dpcalc(*arguments, "-o", target).code == 0
+            assert target.stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(before)
+
+
+def test_the_public_names_are_those_that_are_listed() -> None:
+    import dpcalc
+
+    assert dir(dpcalc) == sorted(dpcalc.__all__)

@@ -1,0 +1,156 @@
+"""Results that are read back: recomputed, compared, and refused where they were changed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+COMPOSED = ("compose", "-m", "gaussian,noise_multiplier=3,count=5", "-m", "laplace,scale=7,sensitivity=1")
+SGD = (
+    "sgd-bound", "--algorithm", "cgd", "--lr", "0.02", "--sigma", "0.03", "--sensitivity", "8", "--n", "5000",
+    "--batch-size", "500", "--epochs", "40", "--strong-convexity", "0.01", "--smoothness", "3", "--delta", "1e-6",
+)  # fmt: skip
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "compose": (*COMPOSED, "--delta", "1e-6"),
+    "delta": (*COMPOSED, "--epsilon", "1.5"),
+    "pure": ("compose", "-m", "laplace,scale=7,sensitivity=1,count=3", "--delta", "0"),
+    "sampled": ("compose", "-m", "gaussian,noise_multiplier=1,sampling=poisson,rate=0.02,count=300", "--delta", "1e-6"),
+    "rdp": (*COMPOSED, "--delta", "1e-6", "--accountant", "rdp"),
+    "tight": (*COMPOSED, "--delta", "1e-6", "--tolerance", "1e-5"),
+    "clt": ("compose", "-m", "gaussian,noise_multiplier=1,sampling=poisson,rate=0.02,count=300", "--delta", "1e-6",
+            "--accountant", "clt"),
+    "calibrate": ("calibrate", "-m", "gaussian,noise_multiplier=solve,count=3", "--epsilon", "2", "--delta", "1e-6"),
+    "convert": ("convert", "--zcdp", "0.3", "--delta", "1e-6"),
+    "sgd-bound": SGD,
+    "exp-mech": ("exp-mech", "--lipschitz", "1", "--strong-convexity", "3", "--delta", "1e-6"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def made(dpcalc: Run) -> Callable[[str], dict[str, Any]]:
+    """The result of a command as a document that may be changed."""
+
+    def make(name: str) -> dict[str, Any]:
+        document: dict[str, Any] = copy.deepcopy(dpcalc(*COMMANDS[name], "-f", "json").json)
+        return document
+
+    return make
+
+
+def refused(dpcalc: Run, document: dict[str, Any], field: str) -> None:
+    outcome = dpcalc("compose", "-", stdin=json.dumps(document))
+    assert outcome.code == 2, outcome.out
+    assert field in outcome.err
+    assert len(outcome.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_result_as_it_was_made_is_read(dpcalc: Run, made: Any, name: str) -> None:
+    document = made(name)
+    outcome = dpcalc("compose", "-", "-f", "json", stdin=json.dumps(document))
+    assert outcome.code == 0, outcome.err
+    again = outcome.json
+    assert again["question"] == document["question"]
+    assert again["guarantee"] == document["guarantee"]
+    assert set(document["assumptions"]) <= set(again["assumptions"])
+    assert set(document["warnings"]) <= set(again["warnings"])
+    for key in ("epsilon", "delta") if name != "clt" else ():
+        assert again[key] == pytest.approx(document[key], rel=0.15 if name == "rdp" else 3e-3)
+
+
+@pytest.mark.parametrize("key", ["schema", "command", "guarantee", "adjacency", "mechanisms"])
+@pytest.mark.parametrize("name", ["compose", "sgd-bound"])
+def test_a_result_that_lacks_what_it_rests_on_is_refused(dpcalc: Run, made: Any, name: str, key: str) -> None:
+    document = made(name)
+    del document[key]
+    refused(dpcalc, document, key)
+
+
+def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """The document with another value at a dotted path; a callable is given the old one."""
+    *blocks, last = (int(word) if word.isdigit() else word for word in path.split("."))
+    place: Any = document
+    for block in blocks:
+        place = place[block]
+    place[last] = value(place[last]) if callable(value) else value
+    return document
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("compose", "epsilon", lambda old: 0.8 * old, "epsilon"),
+        ("compose", "epsilon_lower", lambda old: 3 * old, "epsilon_lower"),
+        ("compose", "delta", 1e-9, "delta"),
+        ("compose", "mu", lambda old: 0.9 * old, "mu"),
+        ("compose", "rho", lambda old: 0.9 * old, "rho"),
+        ("compose", "rdp.3.epsilon", lambda old: 0.9 * old, "rdp[3]"),
+        ("compose", "mechanisms.0.count", 4, "mechanisms"),
+        ("compose", "mechanisms.0.noise_multiplier", 5.0, "epsilon"),
+        ("compose", "mechanisms.1.scale", 70, "epsilon"),
+        ("compose", "mechanisms.0.guarantee", "approximate", "guarantee"),
+        ("compose", "command", "convert", "details.advantage"),
+        ("compose", "command", "spell", "command"),
+        ("delta", "delta", lambda old: 0.5 * old, "delta"),
+        ("delta", "epsilon", 3.0, "epsilon"),
+        ("pure", "epsilon", lambda old: 0.9 * old, "epsilon"),
+        ("sampled", "mechanisms.0.sampling.rate", 0.01, "epsilon"),
+        ("clt", "guarantee", "certified", "guarantee"),
+        ("calibrate", "epsilon", 1.5, "epsilon"),
+        ("calibrate", "mechanisms.0.count", 2, "epsilon"),
+        ("convert", "mechanisms.0.rho", 0.1, "epsilon"),
+        ("convert", "rho", 0.1, "rho"),
+        ("sgd-bound", "mechanisms.0.mu", 0.1, "mechanisms[0].mu"),
+        ("sgd-bound", "epsilon", lambda old: 0.5 * old, "epsilon"),
+        ("sgd-bound", "command", "compose", "details.mechanisms"),
+        ("sgd-bound", "details.request.sigma", 0.3, "mechanisms[0].mu"),
+        ("exp-mech", "mechanisms.0.mu", 0.1, "epsilon"),
+    ],
+)
+def test_a_result_that_was_changed_is_refused_at_the_field(dpcalc: Run, made: Any, change: tuple[Any, ...]) -> None:
+    name, path, value, field = change
+    refused(dpcalc, changed(made(name), path, value), f": {field}")
+
+
+def test_a_dropped_mechanism_is_noticed(dpcalc: Run, made: Any) -> None:
+    document = made("compose")
+    document["mechanisms"].pop()
+    refused(dpcalc, document, "mechanisms")
+    document["details"]["mechanisms"].pop()
+    refused(dpcalc, document, "epsilon")
+
+
+def test_numbers_changed_together_do_not_hide_what_the_details_lead_to(dpcalc: Run, made: Any) -> None:
+    document = made("sgd-bound")
+    weaker = dpcalc("compose", "-m", "gdp,mu=0.2", "--adjacency", "replace-one", "--delta", "1e-6", "-f", "json").json
+    for key in ("epsilon", "epsilon_lower", "epsilon_estimate", "mu", "rho", "rdp", "mechanisms"):
+        document[key] = weaker[key]
+    refused(dpcalc, document, "mechanisms[0].mu")
+    del document["details"]["request"]
+    refused(dpcalc, document, "details.request")
+
+
+def test_an_uncertified_result_stays_so_when_it_is_composed_with_others(dpcalc: Run, made: Any, tmp_path: Any) -> None:
+    paths = []
+    for name in ("clt", "compose"):
+        paths.append(tmp_path / f"{name}.json")
+        paths[-1].write_text(json.dumps(made(name)))
+    for order in (paths, paths[::-1]):
+        joined = dpcalc("compose", *order, "-f", "json").json
+        assert joined["guarantee"] == "approximate"
+        assert joined["epsilon_lower"] is None
+        assert dpcalc("compose", *order, "--max-epsilon", "1e6").code == 3
+
+
+def test_a_result_of_another_version_may_have_been_looser(dpcalc: Run, made: Any) -> None:
+    document = changed(made("compose"), "version", "0.0.1")
+    document["epsilon"] *= 1.5
+    assert dpcalc("compose", "-", stdin=json.dumps(document)).code == 0
+    document["epsilon"] *= 0.5
+    refused(dpcalc, document, "epsilon")
