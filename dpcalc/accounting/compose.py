@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
+
 from dpcalc.accounting.closed_forms import (
     by_basic_composition,
     by_gdp,
@@ -119,10 +121,11 @@ def _best(parts: Parts, question: Question) -> Answer:
         stopped = f"the loss distributions give no answer ({failure})"
     upper = min(answer.upper for answer in candidates)
     if not question.is_met(lower, upper):
-        candidates.append(by_rdp(parts, question))
+        with np.errstate(over="ignore", invalid="ignore"):  # orders at which doubles do not reach are passed over
+            candidates.append(by_rdp(parts, question))
         if composed_mu(parts) is not None:
             candidates.append(by_gdp(parts, question))
-    winner = min(candidates, key=lambda answer: answer.upper)
+    winner = min((answer for answer in candidates if not math.isnan(answer.upper)), key=lambda answer: answer.upper)
     if lower is not None and winner.upper < lower * (1 - _DIGITS):
         raise CertificationError(
             f"accountant {winner.accountant} gives at most {winner.upper:.9g}, but at least {lower:.9g} is certain; "

@@ -80,6 +80,7 @@ class _Search:
                 replace(self.ways[1], epsilon=question.epsilon),
             )
         self.spacing = _spacing(self.parts)
+        self.lattice = self.spacing if len(self.parts) == 1 and self.sketch.is_lattice(self.spacing) else None
         if not max(way.epsilon for way in self.ways) < _LARGEST:
             raise OverflowError(f"losses of more than {_LARGEST:g} leave the range of doubles")
 
@@ -101,6 +102,8 @@ class _Search:
             aim = max(tolerance, 0.3 * (1 - self.way(self.directions[0]).epsilon / enough))
         for _ in range(_PASSES):
             hints = make_hints(self.sketch, self.ways, self.delta, self._widths(aim), self.spacing)
+            if self.lattice is not None:
+                hints = replace(hints, step=self.lattice, tilt=0.5)  # every loss is a point: nothing is split
             law = build(self.parts, self.sketch, hints)
             found, ends = self._read(law)
             before, best = best, best.and_(found)

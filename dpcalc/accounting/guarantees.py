@@ -66,7 +66,11 @@ def _mu(parts: Parts) -> tuple[float | None, MuKind | None, list[str]]:
 
 def _rdp_points(parts: Parts) -> tuple[tuple[float, float], ...]:
     orders = np.array(DEFAULT_ORDERS, dtype=np.float64)
-    return tuple(zip(DEFAULT_ORDERS, (float(value) for value in composed_rdp(parts)(orders)), strict=True))
+    with np.errstate(over="ignore", invalid="ignore"):  # where doubles do not reach nothing finite is known
+        values = composed_rdp(parts)(orders)
+    return tuple(
+        zip(DEFAULT_ORDERS, (float(value) for value in np.where(np.isnan(values), np.inf, values)), strict=True)
+    )
 
 
 def _theorem(parts: Parts, accountant: str) -> tuple[str, ...]:

@@ -82,6 +82,8 @@ class PointPair(Pair):
 
     def log_excess(self, powers: Floats, side: int = 0) -> Floats:
         chosen = np.ones(self.losses.shape, dtype=bool) if side == 0 else side * self.losses > 0
+        if np.any(chosen & (self.q < np.finfo(np.float64).tiny) & (self.p > 0)):  # a loss too large for its Q-mass
+            return np.full(powers.shape, np.inf)
         return log_excess_of_points(self.q[chosen], self.losses[chosen], self.at_infinity(), powers, side=side)
 
     def mixed(self, rate: float) -> Pair:

@@ -82,8 +82,9 @@ def cut(law: Law, k: int, left: int, right: int) -> Law:
         first, last = losses[left], losses[part.size - right - 1]
         below, above = losses[:left] - first, losses[part.size - right :] - last
         # wX^τ at x becomes w(x/x₁)·x₁^τ at x₁, or w·x₂^τ at x₂.
-        rows[..., UPPER, 0] += (upper[..., :left] * np.exp((1 - law.tilt) * below)).sum(axis=-1)
-        rows[..., UPPER, -1] += (upper[..., part.size - right :] * np.exp(-law.tilt * above)).sum(axis=-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows[..., UPPER, 0] += (upper[..., :left] * np.exp((1 - law.tilt) * below)).sum(axis=-1)
+            rows[..., UPPER, -1] += (upper[..., part.size - right :] * np.exp(-law.tilt * above)).sum(axis=-1)
         components[k] = Component(part.start + left, rows)
         zero = _mass(law, "add", losses[:left], upper[..., :left])
         infinite = _mass(law, "remove", losses[part.size - right :], upper[..., part.size - right :])

@@ -67,7 +67,8 @@ class Hints:
         way = 0 if self.variances[0] < math.inf else 1
         logs = log_q + self.relevance(losses, way)
         weights = np.exp(logs - logs.max())
-        mean, width = float(weights @ losses / weights.sum()), _IRRELEVANT / (self.ways[way].order + 1)
+        mean = float(weights @ losses / weights.sum())
+        width = max(_IRRELEVANT / (self.ways[way].order + 1), 8 * self.step)
         return (mean - width, math.inf) if way == 0 else (-math.inf, mean + width)
 
     def costs(self, losses: Floats, log_q: Floats, steps: Floats, count: float) -> Floats:

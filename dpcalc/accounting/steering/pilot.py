@@ -56,6 +56,14 @@ class Sketch:
     def mean_masses(self, members: Indices) -> Floats:
         return np.asarray(self.masses[members].mean(axis=0))
 
+    def is_lattice(self, spacing: float | None) -> bool:
+        """Whether all mass seems to be within a cell of multiples of a spacing, few of them."""
+        if spacing is None:
+            return False
+        used = self.losses[self.masses.any(axis=0)]
+        off = np.abs(used / spacing - np.round(used / spacing))
+        return bool(np.all(off < 0.15 * np.maximum(np.abs(used) / spacing, 1e-9) + 1e-9) and used.size <= 12)
+
     def without_tails(self, rare: float) -> Sketch:
         """The same without tails that all steps together enter with a probability below `rare`, under P or under Q."""
         masses = self.masses * (1 + np.exp(self.losses))
