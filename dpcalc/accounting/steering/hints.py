@@ -30,7 +30,7 @@ _COARSEST = 1.5  # the largest step times the order
 _WIDEST = 1 << 14  # blocks of points of one grid on either side of the middle
 _MOST = 1 << 17  # points of the coarsest grid
 _FURTHEST = 680.0
-_IRRELEVANT = 60.0  # nats
+_IRRELEVANT = 25.0  # nats
 _STEEPEST = 300.0  # tilt times the largest loss of a step: rows stay within the range of doubles
 _CUT = 2e-3  # of the tolerance in δ, for tails
 _AIM = 1.0  # of the variance that the tolerance allows
@@ -61,15 +61,20 @@ class Hints:
         return self.ways[0 if self.variances[0] < math.inf else 1].order + 1
 
     def limits(self, losses: Floats, log_q: Floats) -> tuple[float, float]:
-        """Where losses stop to matter for the only direction that is read: -∞ and ∞ if both are."""
+        """Where losses stop to matter for the only direction that is read: -∞ and ∞ if both are.
+
+        Mass that is moved in to a limit matters as all of P (or Q) would there: e^{λℓ} (or e^{-λℓ}), against the total.
+        """
         if self.variances[0] < math.inf and self.variances[1] < math.inf:
             return -math.inf, math.inf
         way = 0 if self.variances[0] < math.inf else 1
         logs = log_q + self.relevance(losses, way)
-        weights = np.exp(logs - logs.max())
-        mean = float(weights @ losses / weights.sum())
-        width = max(_IRRELEVANT / (self.ways[way].order + 1), 8 * self.step)
-        return (mean - width, math.inf) if way == 0 else (-math.inf, mean + width)
+        top = float(logs.max())
+        matters = top + math.log(float(np.exp(logs - top).sum())) - _IRRELEVANT
+        limit = matters / self.ways[way].order
+        middle = float(losses[int(np.argmax(logs))])
+        margin = 8 * self.step
+        return (min(limit, middle - margin), math.inf) if way == 0 else (-math.inf, max(-limit, middle + margin))
 
     def costs(self, losses: Floats, log_q: Floats, steps: Floats, count: float) -> Floats:
         """Per point, the share of the variances that moving it to the next coarser grid uses up, in all copies."""
