@@ -59,7 +59,12 @@ def interval(parts: Parts, question: Question, directions: Iterable[Direction]) 
     for direction in ranked[1:]:
         other = search.only(direction).run(enough=best.upper)
         best = replace(other if other.upper > best.upper else best, lower=max(best.lower, other.lower))
-    return best
+    if question.is_met(best.lower, best.upper):
+        return best
+    try:  # where its own scale did not serve a direction, the common one may
+        return best.and_(search.run())
+    except ArithmeticError:
+        return best
 
 
 class _Search:
@@ -145,7 +150,8 @@ class _Search:
             else:
                 assert self.question.epsilon is not None
                 epsilon = self.question.epsilon
-                ends[direction] = _End(below.delta(epsilon), min(above.delta(epsilon), 1.0), 0.0)
+                upper = min(above.delta(epsilon), 1.0)
+                ends[direction] = _End(below.delta(epsilon), upper, above.slope(epsilon, upper))
         lower, upper = worst([end.lower for end in ends.values()]), worst([end.upper for end in ends.values()])
         return Interval(lower, upper, certificate_of(law)), ends
 
@@ -153,8 +159,15 @@ class _Search:
         """Better guesses of each direction's ε (or of δ) for the next pass."""
         if self.question.delta is None:
             upper = max(end.upper for end in ends.values())
-            if upper < 1.5 * max(end.lower for end in ends.values()):
-                self.delta = upper
+            if upper < self.delta:
+                self.delta = max(upper, _SMALLEST_DELTA)
+            if upper > 1.5 * max(end.lower for end in ends.values()):  # Rényi orders led astray
+                slopes = {"remove": self.ways[0].order, "add": self.ways[1].order}
+                slopes |= {direction: max(end.slope, 1e-2) for direction, end in ends.items() if end.slope > 0}
+                self.ways = (
+                    replace(self.ways[0], order=slopes["remove"]),
+                    replace(self.ways[1], order=slopes["add"]),
+                )
             return
         ways = dict(zip(("remove", "add"), self.ways, strict=True))
         for direction, end in ends.items():
