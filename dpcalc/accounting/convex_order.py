@@ -30,6 +30,7 @@ _TOGETHER = 256  # laws of a batch
 _ALIKE = 1.5  # the ratio of scales within a batch
 _MOST_POINTS = 150_000
 _SMALLEST_DELTA = 1e-290
+_FEW_STEPS = 4096  # on a lattice, whose points need not be thinned out
 _LARGEST = 1e4  # the largest ε that is tried
 _TOO_MANY = 600_000  # points of a product: a law that needs them is not worth waiting for
 
@@ -85,7 +86,8 @@ class _Search:
                 replace(self.ways[1], epsilon=question.epsilon),
             )
         self.spacing = _spacing(self.parts)
-        self.lattice = self.spacing if len(self.parts) == 1 and self.sketch.is_lattice(self.spacing) else None
+        few = len(self.parts) == 1 and self.parts[0][1] <= _FEW_STEPS
+        self.lattice = self.spacing if few and self.sketch.is_lattice(self.spacing) else None
         if not max(way.epsilon for way in self.ways) < _LARGEST:
             raise OverflowError(f"losses of more than {_LARGEST:g} leave the range of doubles")
 
