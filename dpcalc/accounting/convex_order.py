@@ -30,6 +30,7 @@ _TOGETHER = 256  # laws of a batch
 _ALIKE = 1.5  # the ratio of scales within a batch
 _MOST_POINTS = 150_000
 _SMALLEST_DELTA = 1e-290
+_FEW_STEPS = 4096  # on a lattice, whose points need not be thinned out
 _LARGEST = 1e4  # the largest ε that is tried
 _TOO_MANY = 600_000  # points of a product: a law that needs them is not worth waiting for
 
@@ -59,7 +60,12 @@ def interval(parts: Parts, question: Question, directions: Iterable[Direction]) 
     for direction in ranked[1:]:
         other = search.only(direction).run(enough=best.upper)
         best = replace(other if other.upper > best.upper else best, lower=max(best.lower, other.lower))
-    return best
+    if question.is_met(best.lower, best.upper):
+        return best
+    try:  # where its own scale did not serve a direction, the common one may
+        return best.and_(search.run())
+    except ArithmeticError:
+        return best
 
 
 class _Search:
@@ -80,7 +86,8 @@ class _Search:
                 replace(self.ways[1], epsilon=question.epsilon),
             )
         self.spacing = _spacing(self.parts)
-        self.lattice = self.spacing if len(self.parts) == 1 and self.sketch.is_lattice(self.spacing) else None
+        few = len(self.parts) == 1 and self.parts[0][1] <= _FEW_STEPS
+        self.lattice = self.spacing if few and self.sketch.is_lattice(self.spacing) else None
         if not max(way.epsilon for way in self.ways) < _LARGEST:
             raise OverflowError(f"losses of more than {_LARGEST:g} leave the range of doubles")
 
@@ -145,7 +152,8 @@ class _Search:
             else:
                 assert self.question.epsilon is not None
                 epsilon = self.question.epsilon
-                ends[direction] = _End(below.delta(epsilon), min(above.delta(epsilon), 1.0), 0.0)
+                upper = min(above.delta(epsilon), 1.0)
+                ends[direction] = _End(below.delta(epsilon), upper, above.slope(epsilon, upper))
         lower, upper = worst([end.lower for end in ends.values()]), worst([end.upper for end in ends.values()])
         return Interval(lower, upper, certificate_of(law)), ends
 
@@ -153,8 +161,15 @@ class _Search:
         """Better guesses of each direction's ε (or of δ) for the next pass."""
         if self.question.delta is None:
             upper = max(end.upper for end in ends.values())
-            if upper < 1.5 * max(end.lower for end in ends.values()):
-                self.delta = upper
+            if upper < self.delta:
+                self.delta = max(upper, _SMALLEST_DELTA)
+            if upper > 1.5 * max(end.lower for end in ends.values()):  # Rényi orders led astray
+                slopes = {"remove": self.ways[0].order, "add": self.ways[1].order}
+                slopes |= {direction: max(end.slope, 1e-2) for direction, end in ends.items() if end.slope > 0}
+                self.ways = (
+                    replace(self.ways[0], order=slopes["remove"]),
+                    replace(self.ways[1], order=slopes["add"]),
+                )
             return
         ways = dict(zip(("remove", "add"), self.ways, strict=True))
         for direction, end in ends.items():
