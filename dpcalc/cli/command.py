@@ -33,7 +33,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
 _LIMITS = tuple(key for key in _SHARED if key.startswith("max_"))
 # Shared options that a command may ask to be told, by having a parameter of that name.
 _TOLD = ("limits", "prior")
-_WITH_RISK = ("table", "json", "markdown")
+_WITH_RISK = ("table", "json", "markdown", "html")
 
 OVER, NOT_CERTIFIED = 1, 3
 

@@ -113,22 +113,29 @@ def compose(
     )
     composition = compose_documents(documents, question, adjacency.value if adjacency else None)
     points = [*deltas, *(_CURVE if curve else ())] if curve or len(deltas) > 1 else []
-    details: dict[str, Any] = {
-        "mechanisms": [_cost(cost) for cost in composition.costs],
-        "tolerance": question.tolerance,
-    }
-    if composition.if_poisson is not None:
-        shown = {"epsilon": composition.if_poisson.epsilon, "delta": composition.if_poisson.delta}
-        details["if_poisson_sampled"] = {**shown, "holds": False}
+    sections, details = breakdown(documents, composition)
     return Result(
         command="compose",
         guarantee=composition.guarantee,
         details=details,
-        sections=(*_files(documents, composition), *((_table(composition),) if len(composition.costs) > 1 else ())),
+        sections=sections,
         curve=tuple(composition.curve(sorted(set(points), reverse=True))),
         records=_records(composition),
         budget=budget,
     )
+
+
+def breakdown(documents: list[Document], composition: Composition) -> tuple[tuple[Section, ...], dict[str, Any]]:
+    """What each file and each mechanism costs: as tables, and as the details of a result."""
+    details: dict[str, Any] = {
+        "mechanisms": [_cost(cost) for cost in composition.costs],
+        "tolerance": composition.question.tolerance,
+    }
+    if composition.if_poisson is not None:
+        shown = {"epsilon": composition.if_poisson.epsilon, "delta": composition.if_poisson.delta}
+        details["if_poisson_sampled"] = {**shown, "holds": False}
+    tables = (_table(composition),) if len(composition.costs) > 1 else ()
+    return (*_files(documents, composition), *tables), details
 
 
 def wait_for_terminal(paths: list[str] | None) -> None:

@@ -62,6 +62,8 @@ class Format(str, Enum):
     markdown = "markdown"
     github = "github"
     junit = "junit"
+    html = "html"
+    badge = "badge"
 
 
 class AdjacencyChoice(str, Enum):

@@ -33,7 +33,9 @@ def as_text(result: Result, *, width: int | None = None, verbose: bool = False, 
         rows = tuple((delta, epsilon) for epsilon, delta in result.curve)
         blocks.append(_table(Section(title="", columns=("δ", "ε"), rows=rows), width, titled=False))
     blocks.append(_facts(conditions(result, verbose=verbose), width))
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    screens = ["\n\n".join("\n".join(block) for block in blocks if block)]
+    screens += [as_text(part, width=width, verbose=verbose).rstrip("\n") for part in result.parts]
+    return "\n\n".join(screens) + "\n"
 
 
 def _fact(row: Sequence[object]) -> Fact:
