@@ -14,7 +14,8 @@ LOGARITHMIC_FROM = 8.0
 class Line:
     """Values over x, with a name that stands at its end; `lower` is what is certified from below.
 
-    Where a value is missing or infinite there is a gap. `main` is the line that answers the question.
+    Where a value is missing or infinite there is a gap. `main` is the line that answers the question; `marks` are
+    points of it that are told with their values.
     """
 
     label: str
@@ -22,6 +23,7 @@ class Line:
     y: tuple[float | None, ...]
     lower: tuple[float | None, ...] = ()
     main: bool = True
+    marks: tuple[tuple[float, float, str], ...] = ()
 
     def points(self) -> list[tuple[float, float]]:
         """The points that can be drawn."""
@@ -81,7 +83,8 @@ def _powers(low: float, high: float, count: int) -> list[float]:
         every = max(1, -(-(last - first + 1) // (count + 1)))
         return [10.0**power for power in range(first, last + 1, every)]
     exponents = range(math.floor(math.log10(low)), last + 1)
-    return [m * 10.0**power for power in exponents for m in (1, 2, 5) if low <= m * 10.0**power * (1 + 1e-9) <= high * (1 + 2e-9)]
+    found = [m * 10.0**power for power in exponents for m in (1, 2, 5)]
+    return [value for value in found if low <= value * (1 + 1e-9) and value <= high * (1 + 1e-9)]
 
 
 def tick_text(value: float) -> str:

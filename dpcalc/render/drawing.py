@@ -58,7 +58,7 @@ def as_svg(chart: Chart) -> str:
         *(_limit(chart.limit, x, y) if chart.limit is not None else []),
     ]
     for line in sorted(chart.lines, key=lambda line: line.main):
-        parts += [*_band(line, x, y), _path(line, x.at, y.at, steps=chart.steps)]
+        parts += [*_band(line, x, y), _path(line, x.at, y.at, steps=chart.steps), *_marks(line, x, y)]
     return "\n".join([*parts, *_labels(chart, x, y), "</svg>"])
 
 
@@ -132,6 +132,16 @@ def _identity(x: _Axis, y: _Axis) -> list[str]:
     return [f'<polyline class="identity" points="{points}"/>']
 
 
+def _marks(line: Line, x: _Axis, y: _Axis) -> list[str]:
+    """Points that are told, with their values above them to the right."""
+    parts = []
+    for at, value, text in line.marks:
+        across, up = _number(x.at(at)), _number(y.at(value))
+        parts.append(f'<circle class="mark" cx="{across}" cy="{up}" r="4"/>')
+        parts.append(f'<text class="end main" x="{across}" y="{up}" dx="7" dy="-7">{escape(text)}</text>')
+    return parts
+
+
 def _labels(chart: Chart, x: _Axis, y: _Axis) -> list[str]:
     """The name of every line at its right end with the value there, moved apart where they would overlap."""
     right = [(max(line.points()), line) for line in chart.lines if line.points()]
@@ -140,7 +150,7 @@ def _labels(chart: Chart, x: _Axis, y: _Axis) -> list[str]:
     for height, (at, value), line in wanted:
         lowest = max(height, lowest + _LABEL_GAP)
         kind = "main" if line.main else "other"
-        text = f"{line.label} {rounded_up(value)}".strip()
+        text = line.label if line.marks else f"{line.label} {rounded_up(value)}".strip()
         parts.append(f'<text class="end {kind}" x="{_number(x.at(at) + 6)}" y="{_number(lowest)}" dy="4">{escape(text)}</text>')
     return parts
 

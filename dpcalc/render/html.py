@@ -98,7 +98,7 @@ def _part(result: Result, *, draw: bool = True) -> Part:
         outcome=outcome,
         verdict=_OUTCOMES.get(outcome, ""),
         sentence="" if guarantee is None else in_plain_words(guarantee),
-        facts=[*numbers(result, verbose=True), *rows],
+        facts=[*numbers(result, verbose=False), *rows],
         # Markup: the drawing is our own text, and escapes what it takes from the result.
         drawings=[Drawing(each.title, each.subtitle, Markup(as_svg(each))) for each in drawn],  # noqa: S704
         tables=[_table(section) for section in result.sections if any(section.columns)] + _curve(result),

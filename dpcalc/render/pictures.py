@@ -8,10 +8,10 @@ from typing import Any
 from dpcalc.charts import Chart, Line
 from dpcalc.errors import DpcalcError
 from dpcalc.guarantee import Guarantee, Result
-from dpcalc.report import written
+from dpcalc.report import percentage, rounded_up, written
 
 # δ of a curve that nobody asked for point by point, and how tightly it is drawn: the width of a pen.
-_DELTAS = (0.1, 1e-2, 1e-3, 1e-5, 1e-7, 1e-9)
+_DELTAS = (1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10)
 _TOLERANCE = 0.02
 
 _RATES = tuple(10 ** (-4 + 4 * i / 60) for i in range(61))
@@ -52,11 +52,13 @@ def _of_guarantee(result: Result) -> list[Chart]:
         return []
     limit = result.budget.max_epsilon
     ordered = sorted(points, key=lambda point: point[0])
+    own = [(delta, high, f"ε = {rounded_up(high)}") for delta, high, _ in ordered if delta == guarantee.delta]
     upper = Line(
-        label="ε ≤",
+        label="",
         x=tuple(delta for delta, _, _ in ordered),
         y=tuple(high for _, high, _ in ordered),
         lower=tuple(low for _, _, low in ordered),
+        marks=tuple(own),
     )
     subtitle = _settings(result)
     curve = Chart(
@@ -89,7 +91,9 @@ def _tradeoff(guarantee: Guarantee, points: Sequence[tuple[float, float, float |
     if guarantee.status != "certified" or guarantee.risk is None:
         return []
     bound = _attack_bound(guarantee, points)
-    line = Line(label="attack ≤", x=_RATES, y=tuple(bound(rate) for rate in _RATES))
+    reached = [(float(rate), value) for rate, value in guarantee.risk.tpr_at_fpr.items()]
+    marks = tuple((rate, value, f"≤ {percentage(value)}") for rate, value in reached)
+    line = Line(label="best attack", x=_RATES, y=tuple(bound(rate) for rate in _RATES), marks=marks)
     return [
         Chart(
             title="What an attacker can reach",
@@ -176,11 +180,12 @@ _STEPS = (
 
 def _individual(result: Result, subtitle: str) -> list[Chart]:
     """The quantiles of what each person lost, under the limit."""
+    from dpcalc.filters.individual import QUANTILES
+
     found = result.details.get("individual_epsilon")
-    if not isinstance(found, dict) or len(found) < 2:
+    if not isinstance(found, (list, tuple)) or len(found) != len(QUANTILES):
         return []
-    shares = tuple(100 * float(key) for key in found)
-    line = Line(label="own ε", x=shares, y=tuple(found.values()))
+    line = Line(label="", x=tuple(100 * share for share in QUANTILES), y=tuple(found))
     epsilon = None if result.guarantee is None else result.guarantee.epsilon
     return [
         Chart(

@@ -44,8 +44,8 @@ def registry(guarantee: Guarantee, unit: str) -> Statement:
         "dp_flavor": "approximate DP" if guarantee.delta else "pure DP",
         "epsilon": rounded_up(guarantee.epsilon),
         "delta": "0" if guarantee.delta is None else rounded_up(guarantee.delta),
-        "mu_gdp": _known(guarantee.mu if guarantee.mu_kind in ("exact", "upper") else None),
-        "rho_zcdp": _known(guarantee.rho),
+        "mu_gdp": _known(guarantee.mu if guarantee.mu_kind in ("exact", "upper") else None, guarantee),
+        "rho_zcdp": _known(guarantee.rho, guarantee),
         "privacy_unit": unit,
         "adjacency": guarantee.adjacency,
         "bound": guarantee.status,
@@ -113,5 +113,7 @@ def _risk(guarantee: Guarantee) -> str:
     return f"advantage ≤ {rounded_up(risk.advantage, 3)}; true positives ≤ {rates} false positives"
 
 
-def _known(value: float | None) -> str:
-    return "not known" if value is None else rounded_up(value)
+def _known(value: float | None, guarantee: Guarantee) -> str:
+    """A number of another notion, where it says something beside ε."""
+    says_little = value is None or (guarantee.epsilon is not None and value > guarantee.epsilon)
+    return "not stated" if says_little else rounded_up(value)
