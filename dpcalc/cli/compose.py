@@ -70,7 +70,8 @@ _CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-12)
 
 
 @command(
-    example="dpcalc compose -m gaussian,noise_multiplier=1.1,sampling=poisson,rate=256/60000,count=14063 --delta 1e-5"
+    example="dpcalc compose -m gaussian,noise_multiplier=1.1,sampling=poisson,rate=256/60000,count=14063 --delta 1e-5",
+    plot=True,
 )
 def compose(
     *,

@@ -99,6 +99,10 @@ OutputOption = Annotated[
     str | None,
     typer.Option("--output", "-o", help="Write to FILE, not the screen.", metavar="FILE", rich_help_panel=_OUTPUT),
 ]
+Plot = Annotated[
+    str | None,
+    typer.Option("--plot", metavar="FILE", help="Draw the curves (.png, .svg, .pdf).", rich_help_panel=_OUTPUT),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="The first line alone.", rich_help_panel=_OUTPUT)]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="All notions, orders and sources.", rich_help_panel=_OUTPUT)
