@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dpcalc.report import rounded_up, written
+
 # From this ratio between the largest and the smallest on, a logarithmic axis shows more than a linear one.
 LOGARITHMIC_FROM = 8.0
 
@@ -32,7 +34,10 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """Lines over one x axis; `limit` is a value that y should not pass, `identity` asks for the line y = x."""
+    """Lines over one x axis; `limit` is a value that y should not pass, `identity` asks for the line y = x.
+
+    `steps` says that x counts steps: values hold from one to the next, and the axis stays linear.
+    """
 
     title: str
     x_label: str
@@ -52,6 +57,15 @@ class Chart:
         lower = [y for line in self.lines for y in line.lower if y is not None and math.isfinite(y)]
         drawn = [y for line in self.lines for _, y in line.points()]
         return [*drawn, *lower, *([] if self.limit is None else [self.limit])]
+
+    def x_is_logarithmic(self) -> bool:
+        """Whether the x axis is logarithmic; time is not."""
+        return not self.steps and is_logarithmic(self.x_values())
+
+    def limit_text(self) -> str:
+        """What stands at the line of the limit."""
+        exact = written(self.limit)
+        return f"limit {exact if len(exact) <= 7 else rounded_up(self.limit)}"
 
     def is_empty(self) -> bool:
         """Whether there is nothing to see: no line of two points."""

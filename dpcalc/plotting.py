@@ -10,7 +10,7 @@ from typing import Any
 from dpcalc.charts import Chart, Line, is_logarithmic, tick_text, ticks
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Result
-from dpcalc.report import rounded_up, written
+from dpcalc.report import rounded_up
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -59,13 +59,13 @@ def _figure(charts: Sequence[Chart]) -> Any:
 def _draw(axes: Any, chart: Chart) -> None:
     _scales(axes, chart)
     for index, line in enumerate(sorted(chart.lines, key=lambda line: line.main)):
-        _line(axes, line, index, steps=chart.steps)
+        _line(axes, line, index, chart)
     if chart.identity:
         axes.plot(ends := _ends(chart.x_values()), ends, color=_OTHER, linestyle=":", linewidth=1)
     if chart.limit is not None:
         axes.axhline(chart.limit, color=_LIMIT, linestyle="--", linewidth=1)
         where = axes.get_yaxis_transform()
-        axes.text(0.01, chart.limit, f"limit {written(chart.limit)}", color=_LIMIT, va="bottom", fontsize=9, transform=where)
+        axes.text(0.01, chart.limit, chart.limit_text(), color=_LIMIT, va="bottom", fontsize=9, transform=where)
     _labels(axes, chart)
     axes.set_xlabel(chart.x_label)
     axes.set_ylabel(chart.y_label)
@@ -85,11 +85,15 @@ def _ends(values: Sequence[float]) -> list[float]:
 
 def _scales(axes: Any, chart: Chart) -> None:
     """Logarithmic where that shows more, with the same ticks as on a page; room at the right for the names."""
-    from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+    from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, NullLocator
 
-    for axis, values in ((axes.xaxis, chart.x_values()), (axes.yaxis, chart.y_values())):
-        logarithmic = is_logarithmic(values)
+    xs, ys = chart.x_values(), chart.y_values()
+    for axis, values, logarithmic in (
+        (axes.xaxis, xs, chart.x_is_logarithmic()),
+        (axes.yaxis, ys, is_logarithmic(ys)),
+    ):
         if not logarithmic:
+            axis.set_major_formatter(FuncFormatter(lambda value, _: tick_text(round(value, 12))))
             continue
         (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
         low, high = _ends(values)
@@ -97,22 +101,23 @@ def _scales(axes: Any, chart: Chart) -> None:
         axis.set_major_locator(FixedLocator(found))
         axis.set_major_formatter(FixedFormatter([tick_text(value) for value in found]))
         axis.set_minor_locator(NullLocator())
-    if not is_logarithmic(chart.y_values()) and min(chart.y_values()) >= 0:
-        axes.set_ylim(bottom=0, top=1.08 * max(chart.y_values()))
+    if not is_logarithmic(ys) and min(ys) >= 0:
+        axes.set_ylim(bottom=0, top=1.08 * max(ys) or 1.0)
 
 
-def _line(axes: Any, line: Line, index: int, *, steps: bool) -> None:
+def _line(axes: Any, line: Line, index: int, chart: Chart) -> None:
     heights = [math.nan if y is None or math.isinf(y) else y for y in line.y]
     colour, width = (_MAIN, 2.4) if line.main else (_OTHER, 1.3)
     dashes = "-" if line.main else _DASHES[index % len(_DASHES)]
     style = {"color": colour, "linewidth": width, "linestyle": dashes, "zorder": 3 if line.main else 2}
-    axes.plot(line.x, heights, drawstyle="steps-post" if steps else "default", **style)
+    axes.plot(line.x, heights, drawstyle="steps-post" if chart.steps else "default", **style)
     if line.lower:
         lower = [math.nan if y is None else y for y in line.lower]
         axes.fill_between(line.x, lower, heights, color=colour, alpha=0.25, linewidth=0)
+    side, across = ("right", -7) if chart.identity else ("left", 7)
     for x, y, text in line.marks:
         axes.plot([x], [y], "o", color=colour, markersize=5, zorder=4)
-        axes.annotate(text, (x, y), xytext=(-7, 6), textcoords="offset points", ha="right", fontsize=9, color=colour)
+        axes.annotate(text, (x, y), xytext=(across, 6), textcoords="offset points", ha=side, fontsize=9, color=colour)
 
 
 def _labels(axes: Any, chart: Chart) -> None:

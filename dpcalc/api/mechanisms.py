@@ -35,7 +35,9 @@ class Mechanism:
 
     def __repr__(self) -> str:
         shown = {field.name: getattr(self, field.name) for field in fields(self)}
-        told = [f"{key}={value!r}" for key, value in shown.items() if value is not None and (key, value) != ("count", 1)]
+        told = [
+            f"{key}={value!r}" for key, value in shown.items() if value is not None and (key, value) != ("count", 1)
+        ]
         return f"{type(self).__name__}({', '.join(told)})"
 
 

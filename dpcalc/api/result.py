@@ -170,7 +170,9 @@ def _second(found: _guarantee.Guarantee, lower: float | None, upper: float | Non
     enough = float("inf") if not found.epsilon else found.epsilon
     told = []
     if found.mu is not None and found.mu <= enough:
-        told.append(f"μ {'=' if found.mu_kind == 'exact' else '≤' if found.mu_kind == 'upper' else '≈'} {rounded_up(found.mu)}")
+        told.append(
+            f"μ {'=' if found.mu_kind == 'exact' else '≤' if found.mu_kind == 'upper' else '≈'} {rounded_up(found.mu)}"
+        )
     if found.rho is not None and found.rho <= enough:
         told.append(f"ρ = {rounded_up(found.rho)}")
     if lower is not None:

@@ -38,7 +38,9 @@ _WITH_RISK = ("table", "json", "markdown", "html")
 OVER, NOT_CERTIFIED = 1, 3
 
 
-def command(*, example: str, name: str | None = None, plot: bool = False) -> Callable[[Callable[..., Result]], typer.Typer]:
+def command(
+    *, example: str, name: str | None = None, plot: bool = False
+) -> Callable[[Callable[..., Result]], typer.Typer]:
     """Turn a function that returns a Result into a command with the shared options and behaviour.
 
     The function's parameters become options, its docstring the help text, `example` the line the help ends with. A

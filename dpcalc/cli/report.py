@@ -36,9 +36,7 @@ class StatementChoice(str, Enum):
 Sources = Annotated[
     list[str], typer.Argument(metavar="RESULT|LEDGER...", help="JSON results, specs or ledgers; - is standard input.")
 ]
-Statement = Annotated[
-    StatementChoice | None, typer.Option("--statement", help="Only the words and fields to publish.")
-]
+Statement = Annotated[StatementChoice | None, typer.Option("--statement", help="Only the words and fields to publish.")]
 Unit = Annotated[str, typer.Option("--unit", metavar="WORD", help="What a record is: person, visit, …")]
 
 
@@ -102,7 +100,9 @@ def _release(
 
     documents = read_documents(paths, ())
     points, epsilon = asked(documents, deltas, None)
-    composition = compose_documents(documents, Question(delta=points[0] if points else None, epsilon=epsilon), adjacency)
+    composition = compose_documents(
+        documents, Question(delta=points[0] if points else None, epsilon=epsilon), adjacency
+    )
     sections, details = breakdown(documents, composition)
     result = Result(
         command="report",

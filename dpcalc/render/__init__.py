@@ -19,7 +19,14 @@ FORMATS = {
     "badge": "dpcalc.render.checks:as_badge",
 }
 
-SUFFIXES = {".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown", ".xml": "junit", ".html": "html"}
+SUFFIXES = {
+    ".json": "json",
+    ".csv": "csv",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".xml": "junit",
+    ".html": "html",
+}
 
 
 def render(result: Result, format: str, **settings: Any) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from dpcalc.charts import Chart, Line, is_logarithmic, tick_text, ticks
-from dpcalc.report import rounded_up, written
+from dpcalc.report import rounded_up
 
 _WIDTH, _HEIGHT = 640, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 150, 16, 48
@@ -26,8 +26,9 @@ class _Axis:
     logarithmic: bool
 
     @classmethod
-    def over(cls, values: Sequence[float], start: float, end: float, *, from_zero: bool = False) -> _Axis:
-        logarithmic = is_logarithmic(values)
+    def over(
+        cls, values: Sequence[float], start: float, end: float, *, logarithmic: bool, from_zero: bool = False
+    ) -> _Axis:
         low, high = min(values), max(values)
         if not logarithmic and from_zero and low >= 0:
             low = 0.0
@@ -47,18 +48,23 @@ class _Axis:
 
 def as_svg(chart: Chart) -> str:
     """The chart as an SVG element; its numbers stand in a table elsewhere, its title and text say what it shows."""
-    x = _Axis.over(chart.x_values(), _LEFT, _WIDTH - _RIGHT)
-    y = _Axis.over(chart.y_values(), _HEIGHT - _BOTTOM, _TOP, from_zero=True)
+    heights = chart.y_values()
+    x = _Axis.over(chart.x_values(), _LEFT, _WIDTH - _RIGHT, logarithmic=chart.x_is_logarithmic())
+    y = _Axis.over(heights, _HEIGHT - _BOTTOM, _TOP, logarithmic=is_logarithmic(heights), from_zero=True)
     told = f"{chart.title}. {chart.y_label} against {chart.x_label}. {_described(chart)}"
     parts = [
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(told, {chr(34): "&quot;"})}">',
         f"<title>{escape(chart.title)}</title>",
         *_axes(chart, x, y),
         *(_identity(x, y) if chart.identity else []),
-        *(_limit(chart.limit, x, y) if chart.limit is not None else []),
+        *_limit(chart, x, y),
     ]
     for line in sorted(chart.lines, key=lambda line: line.main):
-        parts += [*_band(line, x, y), _path(line, x.at, y.at, steps=chart.steps), *_marks(line, x, y)]
+        parts += [
+            *_band(line, x, y),
+            _path(line, x.at, y.at, steps=chart.steps),
+            *_marks(line, x, y, rising=chart.identity),
+        ]
     return "\n".join([*parts, *_labels(chart, x, y), "</svg>"])
 
 
@@ -74,12 +80,18 @@ def _axes(chart: Chart, x: _Axis, y: _Axis) -> list[str]:
     for value in y.ticks(5):
         place = _number(y.at(value))
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{place}" y2="{place}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 8}" y="{place}" dy="4" text-anchor="end">{tick_text(value)}</text>')
+        parts.append(
+            f'<text class="tick" x="{_LEFT - 8}" y="{place}" dy="4" text-anchor="end">{tick_text(value)}</text>'
+        )
     for value in x.ticks(6):
         place = _number(x.at(value))
-        parts.append(f'<text class="tick" x="{place}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{tick_text(value)}</text>')
+        parts.append(
+            f'<text class="tick" x="{place}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{tick_text(value)}</text>'
+        )
     middle = _number((_LEFT + _WIDTH - _RIGHT) / 2)
-    parts.append(f'<text class="axis" x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">{escape(chart.x_label)}</text>')
+    parts.append(
+        f'<text class="axis" x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">{escape(chart.x_label)}</text>'
+    )
     height = _number((_TOP + _HEIGHT - _BOTTOM) / 2)
     parts.append(
         f'<text class="axis" x="14" y="{height}" transform="rotate(-90 14 {height})" text-anchor="middle">'
@@ -117,11 +129,13 @@ def _band(line: Line, x: _Axis, y: _Axis) -> list[str]:
     return [f'<polygon class="band" points="{" ".join([*there, *back])}"/>']
 
 
-def _limit(limit: float, x: _Axis, y: _Axis) -> list[str]:
-    place = _number(y.at(limit))
+def _limit(chart: Chart, x: _Axis, y: _Axis) -> list[str]:
+    if chart.limit is None:
+        return []
+    place = _number(y.at(chart.limit))
     return [
         f'<line class="limit" x1="{_number(x.start)}" x2="{_number(x.end)}" y1="{place}" y2="{place}"/>',
-        f'<text class="limit" x="{_number(x.start + 4)}" y="{place}" dy="-5">limit {written(limit)}</text>',
+        f'<text class="limit" x="{_number(x.start + 4)}" y="{place}" dy="-5">{chart.limit_text()}</text>',
     ]
 
 
@@ -132,13 +146,14 @@ def _identity(x: _Axis, y: _Axis) -> list[str]:
     return [f'<polyline class="identity" points="{points}"/>']
 
 
-def _marks(line: Line, x: _Axis, y: _Axis) -> list[str]:
-    """Points that are told, with their values above them to the right."""
+def _marks(line: Line, x: _Axis, y: _Axis, *, rising: bool) -> list[str]:
+    """Points that are told, with their values above them, on the side where the line is not."""
     parts = []
+    side = 'dx="-7" text-anchor="end"' if rising else 'dx="7"'
     for at, value, text in line.marks:
         across, up = _number(x.at(at)), _number(y.at(value))
         parts.append(f'<circle class="mark" cx="{across}" cy="{up}" r="4"/>')
-        parts.append(f'<text class="end main" x="{across}" y="{up}" dx="7" dy="-7">{escape(text)}</text>')
+        parts.append(f'<text class="end main" x="{across}" y="{up}" {side} dy="-7">{escape(text)}</text>')
     return parts
 
 
@@ -151,7 +166,9 @@ def _labels(chart: Chart, x: _Axis, y: _Axis) -> list[str]:
         lowest = max(height, lowest + _LABEL_GAP)
         kind = "main" if line.main else "other"
         text = line.label if line.marks else f"{line.label} {rounded_up(value)}".strip()
-        parts.append(f'<text class="end {kind}" x="{_number(x.at(at) + 6)}" y="{_number(lowest)}" dy="4">{escape(text)}</text>')
+        parts.append(
+            f'<text class="end {kind}" x="{_number(x.at(at) + 6)}" y="{_number(lowest)}" dy="4">{escape(text)}</text>'
+        )
     return parts
 
 

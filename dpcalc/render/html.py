@@ -54,8 +54,10 @@ class Part:
 def as_page(result: Result, *, title: str = "Privacy report") -> str:
     """A self-contained HTML page: no script, no request, light and dark, fit for printing and for screen readers."""
     parts = [_part(each) for each in (result, *result.parts)]
-    page: str = _environment().get_template("page.html").render(
-        title=title, parts=parts, version=__version__, date=date.today().isoformat()
+    page: str = (
+        _environment()
+        .get_template("page.html")
+        .render(title=title, parts=parts, version=__version__, date=date.today().isoformat())
     )
     return page
 
@@ -97,15 +99,20 @@ def _part(result: Result, *, draw: bool = True) -> Part:
         answer=printable(answer(result)),
         outcome=outcome,
         verdict=_OUTCOMES.get(outcome, ""),
-        sentence="" if guarantee is None else in_plain_words(guarantee),
-        facts=[*numbers(result, verbose=False), *rows],
+        sentence="" if guarantee is None else _unbroken(in_plain_words(guarantee)),
+        facts=[(label, _unbroken(text)) for label, text in (*numbers(result, verbose=False), *rows)],
         # Markup: the drawing is our own text, and escapes what it takes from the result.
-        drawings=[Drawing(each.title, each.subtitle, Markup(as_svg(each))) for each in drawn],  # noqa: S704
+        drawings=[Drawing(each.title, each.subtitle, Markup(as_svg(each))) for each in drawn],
         tables=[_table(section) for section in result.sections if any(section.columns)] + _curve(result),
         conditions=conditions(result, verbose=True),
         warnings=() if guarantee is None else guarantee.warnings,
         spec="" if guarantee is None else spec_text(guarantee),
     )
+
+
+def _unbroken(text: str) -> str:
+    """A number stays with its sign and its unit at the end of a line."""
+    return text.replace(" %", "\u00a0%").replace("≤ ", "≤\u00a0")
 
 
 def _table(section: Section) -> tuple[str, tuple[str, ...], list[list[str]], str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dpcalc.charts import Chart, Line
@@ -36,7 +37,9 @@ def _settings(result: Result) -> str:
 def _entry(entry: Any) -> str:
     """An entry in a few words: gaussian, noise_multiplier 1.1, 14,063 times."""
     keys = ("noise_multiplier", "sigma", "scale", "epsilon", "mu", "rho")
-    number = next((f" {key.replace('_', ' ')} {entry[key]:.4g}" for key in keys if isinstance(entry.get(key), (int, float))), "")
+    number = next(
+        (f" {key.replace('_', ' ')} {entry[key]:.4g}" for key in keys if isinstance(entry.get(key), (int, float))), ""
+    )
     times = f", {entry['count']:,} times" if entry.get("count", 1) > 1 else ""
     return f"{entry.get('type', 'mechanism')}{number}{times}"
 
@@ -61,9 +64,7 @@ def _of_guarantee(result: Result) -> list[Chart]:
         marks=tuple(own),
     )
     subtitle = _settings(result)
-    curve = Chart(
-        title="ε at every δ", subtitle=subtitle, x_label="δ", y_label="ε", lines=(upper,), limit=limit
-    )
+    curve = Chart(title="ε at every δ", subtitle=subtitle, x_label="δ", y_label="ε", lines=(upper,), limit=limit)
     return [curve, *_tradeoff(guarantee, points, subtitle)]
 
 
@@ -76,7 +77,7 @@ def _points(guarantee: Guarantee) -> list[tuple[float, float, float | None]]:
     found = []
     own = guarantee.delta
     for delta in _DELTAS:
-        if own is not None and 0 < own and 1 / 3 < delta / own < 3:
+        if own is not None and own > 0 and 1 / 3 < delta / own < 3:
             continue
         at = compose_entries(entries, Question(delta=delta, tolerance=_TOLERANCE))
         if at.epsilon is not None:
@@ -114,11 +115,14 @@ def _attack_bound(
 
     assert guarantee.risk is not None
     known = [(0.0, guarantee.risk.advantage), *((epsilon, delta) for delta, epsilon, _ in points)]
+    told = [(float(at), reached) for at, reached in guarantee.risk.tpr_at_fpr.items()]
     mu = guarantee.mu if guarantee.mu_kind in ("exact", "upper") else None
 
     def bound(rate: float) -> float:
-        reached = min(true_positive_rate(epsilon, delta, rate) for epsilon, delta in known)
-        return reached if mu is None else min(reached, float(gdp_tradeoff(mu, rate)))
+        # The best attack is a concave, rising curve of the rate: what holds at one rate bounds it at the others.
+        bounds = [reached * max(1.0, rate / at) for at, reached in told]
+        bounds += [true_positive_rate(epsilon, delta, rate) for epsilon, delta in known]
+        return min(bounds if mu is None else [*bounds, float(gdp_tradeoff(mu, rate))])
 
     return bound
 
@@ -134,9 +138,9 @@ def _sweep(result: Result) -> list[Chart]:
     best = tuple(row["epsilon"] for row in result.records)
     columns = [column for column in first if column.startswith("epsilon ")]
     others = {column.removeprefix("epsilon "): tuple(row[column] for row in result.records) for column in columns}
-    lines = [Line(label=_BOUNDS.get(label, label), x=x, y=y, main=False) for label, y in others.items() if y != best]
-    winners = [_BOUNDS.get(label, label) for label, y in others.items() if y == best]
-    lines.append(Line(label=winners[0] if winners else "best", x=x, y=best))
+    lines = [Line(label=_bound_name(label), x=x, y=y, main=False) for label, y in others.items() if y != best]
+    winners = [_bound_name(label) for label, y in others.items() if y == best]
+    lines.append(Line(label=winners[0] if winners else "the best", x=x, y=best))
     request = result.details.get("request", {})
     told = [f"{key.replace('_', ' ')} {request[key]}" for key in _TOLD if request.get(key) is not None and key != name]
     return [
@@ -152,7 +156,15 @@ def _sweep(result: Result) -> list[Chart]:
 
 
 _TOLD = ("algorithm", "n", "batch_size", "sigma", "noise_multiplier", "clip", "lr", "delta")
-_BOUNDS = {"composition": "every iterate", "rdp": "last iterate, Rényi", "shifted-interpolation": "last iterate"}
+_BOUNDS = {"composition": "every iterate", "rdp": "last, Rényi", "optimal-shifts": "last, best shifts"}
+
+
+def _bound_name(label: str) -> str:
+    """What a bound is about, in place of its name in a paper."""
+    kind, _, theorem = label.partition(" ")
+    if kind == "shifted-interpolation":
+        return f"last, Theorem {theorem}" if theorem else "last iterate"
+    return _BOUNDS.get(kind, label)
 
 
 def _over_steps(result: Result) -> list[Chart]:
@@ -165,14 +177,43 @@ def _over_steps(result: Result) -> list[Chart]:
         if isinstance(values, (list, tuple)) and len(set(values)) > 1:
             x = tuple(float(i + 1) for i in range(len(values)))
             line = Line(label="", x=x, y=tuple(None if value is None else float(value) for value in values))
-            drawn.append(Chart(title=title, subtitle=subtitle, x_label="step", y_label=label, lines=(line,), steps=True))
-    return [*drawn, *_individual(result, subtitle)]
+            drawn.append(
+                Chart(title=title, subtitle=subtitle, x_label="step", y_label=label, lines=(line,), steps=True)
+            )
+    return [*_growth(result, subtitle), *drawn, *_individual(result, subtitle)] if result.command in _RUNS else []
+
+
+_RUNS = ("train", "filter")
+
+
+def _growth(result: Result, subtitle: str) -> list[Chart]:
+    """ε after so many steps of a run whose steps are all alike."""
+    guarantee = result.guarantee
+    entries = () if guarantee is None else guarantee.mechanisms
+    if guarantee is None or guarantee.delta is None or len(entries) != 1 or entries[0].get("count", 1) < 2:
+        return []
+    from dpcalc.spec.composition import Question, compose_entries
+    from dpcalc.spec.risk import listed_entries
+
+    total = int(entries[0]["count"])
+    counts = sorted({max(1, total * i // 6) for i in range(1, 6)})
+    epsilons = []
+    for count in counts:
+        part = replace(guarantee, mechanisms=({**entries[0], "count": count},))
+        epsilons.append(
+            compose_entries(listed_entries(part), Question(delta=guarantee.delta, tolerance=_TOLERANCE)).epsilon
+        )
+    line = Line(label="", x=(*map(float, counts), float(total)), y=(*epsilons, guarantee.epsilon))
+    label = f"ε at δ = {written(guarantee.delta)}"
+    limit = result.budget.max_epsilon
+    # Between the points ε is bounded by the next one; the line joins them.
+    return [
+        Chart(title="ε after each step", subtitle=subtitle, x_label="step", y_label=label, lines=(line,), limit=limit)
+    ]
 
 
 _STEPS = (
     ("loss_per_step", "Loss on the batch (sensitive)", "loss"),
-    ("accuracy_per_step", "Accuracy on the batch (sensitive)", "accuracy"),
-    ("epsilon_per_step", "ε after each step", "ε"),
     ("clip_per_step", "Clip", "norm"),
     ("active_per_step", "Records that take part (sensitive)", "records"),
 )

@@ -27,9 +27,7 @@ def read_documents(paths: Sequence[str | Document], inline: Sequence[str]) -> li
     if list(paths).count(STANDARD_INPUT) > 1:
         raise InputError("standard input (-) can be read only once")
     documents = [
-        document
-        for path in paths
-        for document in ([path] if isinstance(path, Document) else _with_included(path, ()))
+        document for path in paths for document in ([path] if isinstance(path, Document) else _with_included(path, ()))
     ]
     if inline:
         entries = tuple(parse_inline(text) for text in inline)
