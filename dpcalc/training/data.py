@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc.errors import InputError
-from dpcalc.training.layers import aligned
 from dpcalc.training.readers import read_csv, read_csv_lines, read_idx_folder, read_npz
+from dpcalc.training.tiles import aligned
 
 SYNTHETIC = "synthetic"
 STANDARD_INPUT = "-"

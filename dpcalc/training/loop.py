@@ -12,15 +12,16 @@ import numpy as np
 from dpcalc.arrays import Floats
 from dpcalc.errors import CertificationError
 from dpcalc.filters.filters import IndividualFilter
+from dpcalc.filters.totals import Totals
 from dpcalc.training import checkpoint, clipping, models, optimizers
 from dpcalc.training.batches import Records, seated
 from dpcalc.training.clipping import norms_within, scale_to
 from dpcalc.training.data import Dataset
-from dpcalc.training.layers import as_aligned, squared_norms
 from dpcalc.training.noise import Noise, SeededNoise, SystemNoise
 from dpcalc.training.plan import Plan
 from dpcalc.training.record import Log
 from dpcalc.training.sums import Bools, Seats, SlotSums
+from dpcalc.training.tiles import as_aligned, squared_norms
 
 # Parameters beyond this are no model any more, and single precision is about to overflow.
 _DIVERGED = 1e6
@@ -164,7 +165,7 @@ class Trainer:
         arrays |= {f"clipping.{name}": value for name, value in self.clipping.state().items()}
         arrays |= {f"optimizer.{name}": value for name, value in self._optimizer.state().items()}
         if self.filter is not None:
-            arrays |= {f"filter.{name}": getattr(self.filter, name) for name in _FILTER_STATE}
+            arrays |= self.filter.state.to_arrays("filter.")
         history = {"active": self.history.active, "clips": self.history.clips, "losses": self.history.losses}
         stored = {
             "step": self.step,
@@ -189,8 +190,7 @@ class Trainer:
         self._optimizer.restore(_under("optimizer.", arrays))
         self.noise.restore(facts["noise"])
         if self.filter is not None:
-            for name, value in _under("filter.", arrays).items():
-                setattr(self.filter, name, value)
+            self.filter.state = Totals.from_arrays(arrays, "filter.")
         return facts
 
     @property
@@ -225,9 +225,6 @@ class Trainer:
         train = self.model.quality(self.parameters, data.x_train, data.y_train)
         test = self.model.quality(self.parameters, data.x_test, data.y_test) if len(data.x_test) else None
         return train, test
-
-
-_FILTER_STATE = ("totals", "compensation", "steps_active", "lost", "clipped")
 
 
 @dataclass(frozen=True)

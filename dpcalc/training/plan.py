@@ -15,7 +15,8 @@ import numpy as np
 
 from dpcalc import conversions
 from dpcalc.errors import InputError
-from dpcalc.filters.rules import Rule, gdp_rule, rdp_rule, unlimited
+from dpcalc.filters.rule import Rule
+from dpcalc.filters.rules import gdp_rule, rdp_rule, unlimited
 from dpcalc.filters.subsampled import SubsampledRenyi, gaussian_rdp
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.declared import DeclaredDP

@@ -28,7 +28,9 @@ def csv_text(rows: list[tuple[int, object, float]]) -> str:
 
 def outcome(run: Run) -> tuple[list[int], dict[str, float]]:
     names = range(run.individuals) if run.names is None else run.names
-    return run.steps.active, {str(name): float(spent) for name, spent in zip(names, run.filter.spent, strict=True)}
+    return run.steps.active.tolist(), {
+        str(name): float(spent) for name, spent in zip(names, run.filter.spent, strict=True)
+    }
 
 
 @pytest.fixture
@@ -133,16 +135,16 @@ def test_an_absent_record_does_not_take_part(tmp_path: Path, arrow: bool) -> Non
     path = tmp_path / "log.csv"
     path.write_text("step,id,norm\n0,a,1\n0,b,1\n1,b,1\n2,a,1\n")
     run = carry_out(REQUEST, str(path))
-    assert run.steps.active == [2, 1, 1]
+    assert run.steps.active.tolist() == [2, 1, 1]
     assert run.filter.spent == pytest.approx([np.sqrt(2) / 2] * 2)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("step,id,norm\n0,a,1\n0,b,nan\n", r"log:3: expected norm in \[0, inf\), got nan"),
+        ("step,id,norm\n0,a,1\n0,b,nan\n", r"log:3: expected a number in column norm, got 'nan'"),
         ("step,id,norm\n0,a,1\n0,b,-1\n", r"log:3: expected norm in \[0, inf\), got -1"),
-        ("step,id,norm\n0,a,1\n0,b,inf\n", r"log:3: expected norm in \[0, inf\), got inf"),
+        ("step,id,norm\n0,a,1\n0,b,inf\n", r"log:3: expected a number in column norm, got 'inf'"),
         ("step,id,norm\n0,1,1\n0,2,abc\n", r"log:3: expected a number in column norm, got 'abc'"),
         ("step,id,norm\n0,1,1\nx,2,1\n", r"log:3: expected a whole number in column step, got 'x'"),
         ("step,id,norm\n0,1,1\n0.5,2,1\n", r"log:3: expected a whole number in column step, got '0.5'"),
@@ -155,6 +157,9 @@ def test_an_absent_record_does_not_take_part(tmp_path: Path, arrow: bool) -> Non
         ("step,id,norm\n0,7,1\n1,7,1\n0,7,1\n", r"log:4: step 0 of individual 7 appears twice, first on line 2"),
         ("step,id,norm\n0,a,1\n1,a,1\n3,a,1\n", r"log:4: step 2 is missing before step 3"),
         ("step,id,value\n0,a,1\n", r"log:1: expected columns step,id,norm or mu, got step,id,value"),
+        ("step,id,norm\n0,a,1\n0,b,1_0\n", r"log:3: expected a number in column norm, got '1_0'"),
+        ("step,id,norm\n0,a,1\n0,b,٣\n", r"log:3: expected a number in column norm, got '٣'"),
+        ("step,id,norm\n0,a,1\n1_0,a,1\n", r"log:3: expected a whole number in column step, got '1_0'"),
         ("step,id,norm\n", "no steps"),
         ('{"step": 0, "id": 1, "norm": 1}\n{"step": 0, "id"', "log:2: expected a JSON object"),
         ('{"step": 0, "id": 1, "norm": 1}\n{"step": 1, "id": 1, "norm": null}\n', "log:2: expected a number"),
@@ -230,3 +235,12 @@ def test_a_few_numbers_may_be_written_otherwise() -> None:
     (found,) = parse_decimals(b"0.5\n1e-05\n" + b"2\n" * 98 + b"nan\n", 1) or ([],)
     assert found[:3].tolist() == [0.5, 1e-05, 2]
     assert np.isnan(found[-1])
+
+
+def test_names_are_compared_as_they_are_written(tmp_path: Path, arrow: bool) -> None:
+    """01 is not 1, and both are there beside 10."""
+    path = tmp_path / "log.csv"
+    path.write_text("step,id,norm\n" + "".join(f"{t},{name},{t + 1}\n" for t in range(2) for name in ("1", "01", "10")))
+    run = carry_out(Request(kind="gdp", sigma=1.0, mu=100.0), str(path))
+    assert sorted(map(str, run.names or [])) == ["01", "1", "10"]
+    assert run.filter.totals[0].tolist() == [5.0, 5.0, 5.0]

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcalc.errors import InputError
 from dpcalc.filters.logs.decimals import parse_decimals
 from dpcalc.filters.logs.source import Source
-from dpcalc.filters.logs.table import Batch, LongLog, Row, TextIds, integer_ids, is_number
+from dpcalc.filters.logs.table import Batch, LongLog, Row, TextIds, integer_ids, is_number, stacked
 
 _CHUNK = 4 << 20
+# A number that is written as nobody would print it, such as the name 01, which is not 1.
+_ODD_INTEGER = re.compile(rb"(?:^|[\n,])(?:\+|-?0[0-9])")
 
 
 def header(source: Source) -> tuple[str, ...] | None:
@@ -56,7 +60,8 @@ def rows(log: LongLog) -> Iterator[Row]:
                 raise InputError(found, where=log.where(reader.line_num))
             step = row if log.columns.step is None else fields[place["step"]].strip()
             name = None if log.columns.id is None else fields[place["id"]]
-            yield log.checked(reader.line_num, step, name, fields[place[log.columns.value]].strip())
+            numbers = [fields[place[column]].strip() for column in log.columns.numbers]
+            yield log.checked(reader.line_num, step, name, numbers)
 
 
 def _arrow(log: LongLog, text_ids: bool) -> Iterator[Batch]:
@@ -64,20 +69,24 @@ def _arrow(log: LongLog, text_ids: bool) -> Iterator[Batch]:
     from pyarrow import compute
     from pyarrow import csv as arrow
 
-    names = [name for name in (log.columns.step, log.columns.id, log.columns.value) if name is not None]
-    types: dict[str, Any] = {log.columns.value: pa.float64(), "step": pa.int64()}
+    types: dict[str, Any] = {"step": pa.int64(), **dict.fromkeys(log.columns.numbers, pa.float64())}
     if log.columns.id is not None:
-        types["id"] = pa.string() if text_ids else pa.int64()
-    convert = arrow.ConvertOptions(include_columns=names, column_types=types, null_values=[], strings_can_be_null=False)
+        types["id"] = pa.string()
+    convert = arrow.ConvertOptions(
+        include_columns=log.columns.names, column_types=types, null_values=[], strings_can_be_null=False
+    )
     read = arrow.ReadOptions(block_size=_CHUNK, column_names=list(log.header), skip_rows=1)
     try:
         with log.source.open() as stream:
             plain = stream if log.source.compressed else str(log.source.path)
             for table in arrow.open_csv(plain, read_options=read, convert_options=convert):
-                values = table.column(log.columns.value).to_numpy()
-                ids: Any = table.column("id") if log.columns.id else np.zeros(values.size, dtype=np.int64)
+                values = stacked([table.column(column).to_numpy() for column in log.columns.numbers])
+                ids: Any = table.column("id") if log.columns.id else np.zeros(table.num_rows, dtype=np.int64)
                 if log.columns.id and not text_ids:
-                    ids = ids.to_numpy()
+                    whole = compute.cast(ids, pa.int64())
+                    if not compute.all(compute.equal(compute.cast(whole, pa.string()), ids)).as_py():
+                        raise TextIds  # 01 is not 1
+                    ids = whole.to_numpy()
                 elif log.columns.id and compute.any(compute.equal(ids, "")).as_py():
                     log.locate()
                 yield Batch(table.column("step").to_numpy(), ids, values)
@@ -112,6 +121,8 @@ def _plain(log: LongLog, text_ids: bool) -> Iterator[Batch]:
 def _numbers(text: bytes, width: int) -> list[Any] | None:
     """The lines as columns of numbers, or None if anything else is in them."""
     text = text.replace(b"\r\n", b"\n")
+    if _ODD_INTEGER.search(text):
+        return None
     plain = parse_decimals(text, width)
     if plain is not None:
         return list(plain)
@@ -125,20 +136,28 @@ def _numbers(text: bytes, width: int) -> list[Any] | None:
     return list(found.reshape(-1, width).T) if found.size == lines * width else None
 
 
+def _parsed(column: Any) -> NDArray[np.float64]:
+    """Numbers, or texts of numbers; ValueError for any other text."""
+    if not isinstance(column, np.ndarray) and not all(is_number(text.strip()) for text in column):
+        raise ValueError
+    return np.asarray(column, dtype=np.float64)
+
+
 def _batch(log: LongLog, place: dict[str, int], columns: list[Any], done: int, text_ids: bool) -> Batch:
     try:
-        values = np.asarray(columns[place[log.columns.value]], dtype=np.float64)
+        values = stacked([_parsed(columns[place[name]]) for name in log.columns.numbers])
+        count = values.shape[-1]
         if log.columns.step is None:
-            steps = np.arange(done, done + values.size)
+            steps = np.arange(done, done + count)
         else:
-            given = np.asarray(columns[place["step"]], dtype=np.float64)
+            given = _parsed(columns[place["step"]])
             if not np.all((np.abs(given) < 2**53) & (given == np.rint(given))):
                 raise ValueError
             steps = given.astype(np.int64)
     except (ValueError, OverflowError):
         log.locate()
     if log.columns.id is None:
-        return Batch(steps, np.zeros(values.size, dtype=np.int64), values)
+        return Batch(steps, np.zeros(count, dtype=np.int64), values)
     ids = columns[place["id"]]
     if text_ids:
         if "" in ids:

@@ -19,6 +19,7 @@ from dpcalc.filters.logs.source import Source
 Block = tuple[int, NDArray[np.floating]]
 
 _ENTRIES = 4_000_000
+_MAPPED_ROWS = 32  # what is mapped takes no memory: wide arrays in blocks of so many rows
 _DAMAGED = (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
@@ -67,8 +68,9 @@ def open_dense(source: Source) -> DenseLog:
     matrix = array.reshape(shape)
 
     def read() -> Iterator[NDArray[Any]]:
-        for start in range(0, shape[0], _rows(shape)):
-            yield matrix[start : start + _rows(shape)]
+        rows = max(_rows(shape), min(_MAPPED_ROWS, 16 * _ENTRIES // shape[1]))
+        for start in range(0, shape[0], rows):
+            yield matrix[start : start + rows]
 
     return DenseLog(source, shape, array.dtype, read)
 
@@ -132,4 +134,4 @@ def _checked_shape(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> t
 
 
 def _rows(shape: tuple[int, int]) -> int:
-    return max(1, min(1024, _ENTRIES // shape[1]))
+    return max(1, min(65_536, _ENTRIES // shape[1]))
