@@ -56,8 +56,8 @@ _HOMES = {
         "calibrate", "compose", "convert", "diff", "exp_mech", "filter", "sgd_bound", "train", "verify",
     ),
     "dpcalc.api.mechanisms": (
-        "DP", "DPSGD", "GDP", "RDP", "ZCDP", "DiscreteGaussian", "DiscreteLaplace", "Exponential", "Gaussian", "Laplace",
-        "RandomizedResponse",
+        "DP", "DPSGD", "GDP", "RDP", "ZCDP", "DiscreteGaussian", "DiscreteLaplace", "Exponential", "Gaussian",
+        "Laplace", "RandomizedResponse",
     ),
     "dpcalc.api.result": ("Result",),
     "dpcalc.conversions": (

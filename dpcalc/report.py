@@ -61,9 +61,12 @@ def from_json(document: Mapping[str, Any]) -> Result:
         details=document.get("details") or {},
         curve=tuple((_unwritten(point["epsilon"]), point["delta"]) for point in points),
         budget=Budget(**limits),
+        private=document["command"] in _PRIVATE,
     )
 
 
+# Commands whose details tell about individuals.
+_PRIVATE = ("filter", "train")
 _NUMBERS = ("epsilon", "delta", "epsilon_lower", "epsilon_estimate", "delta_lower", "mu", "rho")
 
 

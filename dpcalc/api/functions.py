@@ -64,8 +64,8 @@ def convert(**options: Any) -> Result:
 def filter(log: Any, **options: Any) -> Result:
     """A log of norms through a privacy filter: who takes part when, and what each has lost.
 
-    `log` is an array (steps × records), a DataFrame with step, id and norm, or a path. `filter` is "gdp", "rdp" or "dp",
-    with `sigma` (or `noise_multiplier` and `clip`) and a budget: `mu`, `epsilon` with `delta`, `norm_budget`, or
+    `log` is an array (steps × records), a DataFrame with step, id and norm, or a path. `filter` is "gdp", "rdp" or
+    "dp", with `sigma` (or `noise_multiplier` and `clip`) and a budget: `mu`, `epsilon` with `delta`, `norm_budget`, or
     `order` with `rho`.
     """
     with _as_file(log) as path:

@@ -1,4 +1,4 @@
-"""What every function returns: the numbers as attributes, the same JSON as the command line, and something to look at."""
+"""What every function returns: numbers as attributes, the JSON of the command line, and something to look at."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _OWN = ("risk", "guarantee", "theorem", "details", "curve", "command", "within")
 class Result:
     """A guarantee with everything it is conditional on; the fields of the JSON are its attributes.
 
-    `epsilon` is an upper bound at `delta`, `epsilon_lower` a certified lower bound; `guarantee` says whether the number is
-    certified, numerical or approximate; `within` whether every limit is certainly kept (None without one).
+    `epsilon` is an upper bound at `delta`, `epsilon_lower` a certified lower bound; `guarantee` says whether the
+    number is certified, numerical or approximate; `within` whether every limit is certainly kept (None without one).
     """
 
     def __init__(self, told: _guarantee.Result, *, prior: float = 0.5) -> None:
@@ -121,8 +121,8 @@ class Result:
         from pathlib import Path
 
         from dpcalc.files import PRIVATE, SHARED, write_text
-        from dpcalc.plotting import FORMATS, plot
         from dpcalc.render import SUFFIXES, render
+        from dpcalc.render.plot import FORMATS, plot
 
         suffix = Path(path).suffix.lower()
         if suffix in FORMATS:

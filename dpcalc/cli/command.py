@@ -44,8 +44,8 @@ def command(
     """Turn a function that returns a Result into a command with the shared options and behaviour.
 
     The function's parameters become options, its docstring the help text, `example` the line the help ends with. A
-    function with a parameter `limits` or `prior` is told them, to weigh limits against those of a file, say. `plot` adds
-    the option that draws the result's curves.
+    function with a parameter `limits` or `prior` is told them, to weigh limits against those of a file, say. `plot`
+    adds the option that draws the result's curves.
     """
 
     def decorate(function: Callable[..., Result]) -> typer.Typer:
@@ -61,7 +61,7 @@ def command(
                 result = completed(function, arguments, limits, shared["prior"])
                 result = _with_risk(result, shared, format, drawn=picture is not None)
                 if picture is not None:
-                    from dpcalc.plotting import plot
+                    from dpcalc.render.plot import plot
 
                     plot(result, picture)
             except DpcalcError as error:
@@ -91,9 +91,9 @@ def completed(function: Callable[..., Result], arguments: Mapping[str, Any], lim
     given = {f"max_{quantity}": limit for quantity, limit in limits.limits().items()}
     result = replace(result, budget=replace(result.budget, **given))
     guarantee = result.guarantee
-    if guarantee is not None and guarantee.epsilon is None and guarantee.delta is None:
-        if result.budget.max_epsilon is not None:
-            raise InputError("a limit on ε needs the δ at which ε is meant", where="max_epsilon")
+    unasked = guarantee is not None and guarantee.epsilon is None and guarantee.delta is None
+    if unasked and result.budget.max_epsilon is not None:
+        raise InputError("a limit on ε needs the δ at which ε is meant", where="max_epsilon")
     return result
 
 
@@ -151,7 +151,7 @@ def _check_picture(picture: str | None, output: str | None, arguments: Mapping[s
     """Stop before any work if a picture cannot be drawn, or would replace a file that is named beside it."""
     if picture is None:
         return
-    from dpcalc.plotting import check
+    from dpcalc.render.plot import check
 
     try:
         check(picture)

@@ -11,7 +11,7 @@ from dpcalc.cli.command import command
 from dpcalc.cli.compose import AdjacencyOption, asked
 from dpcalc.cli.options import Deltas, number
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Budget, Outcome, Result, Section, exceeds
+from dpcalc.guarantee import Adjacency, Budget, Outcome, Result, Section, exceeds
 from dpcalc.numbers import NON_NEGATIVE
 from dpcalc.report import SYMBOLS, rounded_down, rounded_up, written
 
@@ -54,7 +54,9 @@ def diff(
         delta = given or None  # the δ of the one that states one is used for both
     points, at = asked([each for side in sides for each in side], delta or [], epsilon)
     question = Question(delta=points[0] if points else None, epsilon=at)
-    under = adjacency.value if adjacency else _common([each.adjacency for side in sides for each in side])
+    under: Adjacency | None = adjacency.value if adjacency else None
+    if any(each.adjacency == "replace-one" for side in sides for each in side):
+        under = under or "replace-one"  # both sides under one adjacency, and only add-remove converts
     old, new = (compose_documents(side, question, under) for side in sides)
     changes = _changes(old, new)
     quantity = new.guarantee.asks
@@ -77,11 +79,6 @@ def diff(
         budget=common_budget(sides[1], limits),
         goal=_goal(old.guarantee, new.guarantee, grown, max_increase),
     )
-
-
-def _common(stated: Sequence[Any]) -> Any:
-    """Both sides under one adjacency: replace-one if either states it, since only add-remove converts."""
-    return "replace-one" if "replace-one" in stated else None
 
 
 def _numbers(guarantee: Guarantee) -> dict[str, Any]:
@@ -109,8 +106,8 @@ def _headline(old: Guarantee, new: Guarantee, grown: float | None, limit: float 
     if limit is None:
         return change
     outcome = _goal(old, new, grown, limit)
-    words = {"within": "within", "over": "OVER", "unproved": "NOT SHOWN to be within"}
-    return f"{change}, {words[outcome or 'unproved']} the allowed increase {written(limit)}"
+    judged = {"within": "within", "over": "OVER", "unproved": "NOT SHOWN to be within"}
+    return f"{change}, {judged[outcome or 'unproved']} the allowed increase {written(limit)}"
 
 
 def _goal(old: Guarantee, new: Guarantee, grown: float | None, limit: float | None) -> Outcome | None:

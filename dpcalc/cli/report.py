@@ -53,8 +53,8 @@ def report(
 ) -> Result:
     """A self-contained page (-o report.html, or .md): verdict, numbers, risk, curves, breakdown, conditions, spec.
 
-    Results are computed again from what they list, and composed, as compose does; of a ledger every budget is told as it
-    stands. Without a file the report is printed.
+    Results are computed again from what they list, and composed, as compose does; of a ledger every budget is told as
+    it stands. Without a file the report is printed.
     """
     ledgers = [source for source in sources if _is_ledger(source)]
     others = [source for source in sources if source not in ledgers]
@@ -116,7 +116,7 @@ def _release(
 
 
 def _stories(documents: Sequence[Document]) -> list[Result]:
-    """The results that say more than what they list, as they were told; their claims were checked when they were read."""
+    """The results that say more than what they list, as they were told; reading them has checked their claims."""
     from dpcalc.report import from_json
 
     told = [document.told for document in documents if document.told is not None]

@@ -85,9 +85,8 @@ def _axes(chart: Chart, x: _Axis, y: _Axis) -> list[str]:
         )
     for value in x.ticks(6):
         place = _number(x.at(value))
-        parts.append(
-            f'<text class="tick" x="{place}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{tick_text(value)}</text>'
-        )
+        below = f'x="{place}" y="{_HEIGHT - _BOTTOM + 18}"'
+        parts.append(f'<text class="tick" {below} text-anchor="middle">{tick_text(value)}</text>')
     middle = _number((_LEFT + _WIDTH - _RIGHT) / 2)
     parts.append(
         f'<text class="axis" x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">{escape(chart.x_label)}</text>'

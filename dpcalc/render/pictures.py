@@ -190,23 +190,25 @@ def _growth(result: Result, subtitle: str) -> list[Chart]:
     """ε after so many steps of a run whose steps are all alike."""
     guarantee = result.guarantee
     entries = () if guarantee is None else guarantee.mechanisms
-    if guarantee is None or guarantee.delta is None or len(entries) != 1 or entries[0].get("count", 1) < 2:
+    repeated = [entry for entry in entries if entry.get("count", 1) > 1]
+    if guarantee is None or not guarantee.delta or len(repeated) != 1:
         return []
+    (steps,) = repeated
     from dpcalc.spec.composition import Question, compose_entries
     from dpcalc.spec.risk import listed_entries
 
-    total = int(entries[0]["count"])
+    total = int(steps["count"])
     counts = sorted({max(1, total * i // 6) for i in range(1, 6)})
     epsilons = []
     for count in counts:
-        part = replace(guarantee, mechanisms=({**entries[0], "count": count},))
+        listed = tuple({**entry, "count": count} if entry is steps else entry for entry in entries)
+        part = replace(guarantee, mechanisms=listed)
         epsilons.append(
             compose_entries(listed_entries(part), Question(delta=guarantee.delta, tolerance=_TOLERANCE)).epsilon
         )
     line = Line(label="", x=(*map(float, counts), float(total)), y=(*epsilons, guarantee.epsilon))
     label = f"ε at δ = {written(guarantee.delta)}"
     limit = result.budget.max_epsilon
-    # Between the points ε is bounded by the next one; the line joins them.
     return [
         Chart(title="ε after each step", subtitle=subtitle, x_label="step", y_label=label, lines=(line,), limit=limit)
     ]
