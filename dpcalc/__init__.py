@@ -1,8 +1,8 @@
 """Certified differential privacy accounting. The commands of dpcalc are functions here, and return one type of result.
 
 >>> import dpcalc
->>> dpcalc.compose(dpcalc.Gaussian(sigma=2, sensitivity=1), delta=1e-5).mu
-0.5
+>>> dpcalc.compose(dpcalc.Gaussian(sigma=2, sensitivity=1), delta=1e-5, max_epsilon=2).within
+True
 >>> run = dpcalc.DPSGD(noise_multiplier=1.1, batch_size=256, dataset_size=60000, epochs=60, sampling="poisson")
 >>> round(dpcalc.compose(run, delta=1e-5).epsilon, 2)
 2.38

@@ -74,7 +74,10 @@ def test_importing_is_cheap() -> None:
 def test_a_function_answers_as_its_command_does(dpcalc: Run, call: Callable[[], Result], arguments: Any) -> None:
     told = call()
     assert isinstance(told, Result)
-    assert json.loads(json.dumps(told.to_dict())) == dpcalc(*arguments, "-f", "json").json
+    ours, theirs = json.loads(json.dumps(told.to_dict())), dpcalc(*arguments, "-f", "json").json
+    for document in (ours, theirs):
+        document["details"].pop("where", None)  # a place in a list here, in an option there
+    assert ours == theirs
 
 
 def test_training_answers_with_a_result() -> None:
@@ -106,8 +109,9 @@ def test_results_compose_again() -> None:
     assert both.epsilon == pytest.approx(dpcalc.gdp_epsilon(1.0, 1e-5), rel=1e-3)
     nested = dpcalc.compose([Gaussian(noise_multiplier=2), [Gaussian(noise_multiplier=2)]], delta=1e-5)
     assert nested.mu == pytest.approx(math.sqrt(0.5))
-    assert dpcalc.compose({"type": "gdp", "mu": 0.4}, delta=1e-5).mu == 0.4
-    assert dpcalc.compose({"delta": 1e-5, "mechanisms": [{"type": "gdp", "mu": 0.4}]}).mu == 0.4
+    assert dpcalc.compose({"type": "gdp", "mu": 0.4}, delta=1e-5).mu == pytest.approx(0.4, rel=1e-12)
+    whole = {"delta": 1e-5, "mechanisms": [{"type": "gdp", "mu": 0.4}]}
+    assert dpcalc.compose(whole).mu == pytest.approx(0.4, rel=1e-12)
 
 
 def test_a_result_goes_to_data_and_back(tmp_path: Path) -> None:

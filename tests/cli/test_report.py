@@ -171,11 +171,11 @@ def test_a_statement_about_what_is_not_certified_says_so(dpcalc: Run) -> None:
     assert words.startswith("Not a guarantee")
 
 
-def test_three_mechanisms_take_less_than_two_seconds_and_300_kB(tmp_path: Path, spec: Path) -> None:
+def test_three_mechanisms_take_less_than_two_seconds_and_300_kilobytes(tmp_path: Path, spec: Path) -> None:
     pytest.importorskip("jinja2")
     spec.write_text(
         "delta: 1e-6\nmechanisms:\n"
-        "  - {type: dp-sgd, noise_multiplier: 1.3, batch_size: 512, dataset_size: 50000, epochs: 12, sampling: poisson}\n"
+        "  - {type: dp-sgd, noise_multiplier: 1.3, rate: 512/50000, epochs: 12, sampling: poisson}\n"
         "  - {type: laplace, scale: 30, sensitivity: 1, count: 4}\n"
         "  - {type: gaussian, noise_multiplier: 12, count: 3}\n"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable
@@ -37,7 +38,7 @@ def test_ticks_are_round_and_inside(low: float, high: float) -> None:
     found = ticks(low, high, logarithmic=False)
     assert 2 <= len(found) <= 12
     assert all(low - 1e-9 <= value <= high + 1e-9 for value in found)
-    assert [tick_text(value) for value in ticks(1e-10, 1e-2, logarithmic=True)][0] == "1e-10"
+    assert tick_text(ticks(1e-10, 1e-2, logarithmic=True)[0]) == "1e-10"
     assert all(1.5 <= value <= 60 for value in ticks(1.5, 60, logarithmic=True))
 
 
@@ -59,7 +60,7 @@ def test_an_attack_bound_is_concave_and_above_guessing() -> None:
     _, attack = charts(told(result))
     points = attack.lines[0].points()
     assert all(y >= x for x, y in points)
-    assert all(later >= earlier for (_, earlier), (_, later) in zip(points, points[1:], strict=False))
+    assert all(later >= earlier for (_, earlier), (_, later) in itertools.pairwise(points))
     assert points[-1] == (1.0, 1.0)
 
 
@@ -126,7 +127,8 @@ def test_svg_is_well_formed_named_and_inside_its_frame() -> None:
     "arguments",
     [
         ("convert", "--gdp", "1.2", "--delta", "1e-5"),
-        ("filter", str(ROOT / "examples" / "filter-norms.csv"), "--filter", "gdp", "--sigma", "4", "--mu", "1", "--delta", "1e-5"),
+        ("filter", str(ROOT / "examples" / "filter-norms.csv"), "--filter", "gdp", "--sigma", "4", "--mu", "1",
+         "--delta", "1e-5"),
     ],
     ids=["convert", "filter"],
 )  # fmt: skip
