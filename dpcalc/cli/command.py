@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from dpcalc.cli import options
+from dpcalc.cli import options, streams
 from dpcalc.errors import DpcalcError, InputError
 from dpcalc.files import STANDARD_STREAM, check_paths
 from dpcalc.guarantee import Budget, Result
@@ -114,6 +114,11 @@ class OnceCommand(TyperCommand):
                 raise InputError("is given twice; it takes one value", where=flag)
             seen.add(parameter.name)
         return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from dpcalc.cli.help import help_text
+
+        formatter.write(streams.spelt(help_text(self, ctx)))
 
 
 def exit_code(result: Result) -> int:

@@ -45,9 +45,7 @@ Specs = Annotated[
 ]
 Mechanisms = Annotated[
     list[str] | None,
-    typer.Option(
-        "--mechanism", "-m", metavar="MECH", help="One more entry: gaussian,noise_multiplier=1.1,count=10; repeatable."
-    ),
+    typer.Option("--mechanism", "-m", metavar="MECH", help="One more entry: laplace,epsilon=0.1,count=3; repeatable."),
 ]
 Accountant = Annotated[
     AccountantChoice, typer.Option(help="auto takes the tightest certified one; clt is an approximation.")
@@ -70,7 +68,7 @@ _CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-12)
 
 
 @command(
-    example="dpcalc compose -m gaussian,noise_multiplier=1.1,sampling=poisson,rate=256/60000,count=14063 --delta 1e-5",
+    example="dpcalc compose -m gaussian,noise_multiplier=4,count=10 -m laplace,epsilon=0.1 --delta 1e-5",
     plot=True,
 )
 def compose(

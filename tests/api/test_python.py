@@ -114,6 +114,17 @@ def test_results_compose_again() -> None:
     assert dpcalc.compose(whole).mu == pytest.approx(0.4, rel=1e-12)
 
 
+def test_a_ledger_takes_entries_and_results(tmp_path: Path) -> None:
+    from dpcalc.ledger.opening import open_terms
+
+    with dpcalc.Ledger.open(str(tmp_path / "team.db"), create=True) as ledger:
+        ledger.add_budget(open_terms("census", mu=1.0))
+        ledger.spend("census", Gaussian(noise_multiplier=4, count=4), key="entries")
+        ledger.spend("census", dpcalc.convert(gdp=0.6, delta=1e-5), key="a result")
+        with pytest.raises(dpcalc.RefusedError):  # 4/16 + 0.36 + 0.64 > 1
+            ledger.spend("census", dpcalc.GDP(mu=0.8), key="too much")
+
+
 def test_a_result_goes_to_data_and_back(tmp_path: Path) -> None:
     told = dpcalc.compose(DPSGD(noise_multiplier=1.2, rate=0.01, steps=300, sampling="poisson"), delta=1e-5)
     document = told.to_dict()
