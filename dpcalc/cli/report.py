@@ -37,7 +37,7 @@ Sources = Annotated[
     list[str], typer.Argument(metavar="RESULT|LEDGER...", help="JSON results, specs or ledgers; - is standard input.")
 ]
 Statement = Annotated[StatementChoice | None, typer.Option("--statement", help="Only the words and fields to publish.")]
-Unit = Annotated[str, typer.Option("--unit", metavar="WORD", help="What a record is: person, visit, …")]
+Unit = Annotated[str, typer.Option("--unit", metavar="WORD", help="What a record is, such as a person.")]
 
 
 @command(example="dpcalc report examples/mixed-release.yaml -o report.html")

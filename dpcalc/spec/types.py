@@ -66,7 +66,8 @@ def _whole_sensitivity(entry: Reader) -> int:
     sensitivity = entry.number("sensitivity")
     if sensitivity != int(sensitivity):
         entry.values["sensitivity"].fail(
-            f"expected a whole number for noise on the integers, got {sensitivity:g}; a histogram that moves by 1 in k cells "
+            f"expected a whole number for noise on the integers, got {sensitivity:g}; "
+            "a histogram that moves by 1 in k cells "
             "is count: k with sensitivity: 1"
         )
     return int(sensitivity)
