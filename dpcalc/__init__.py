@@ -1,26 +1,40 @@
-"""dpcalc: certified differential privacy accounting, as a library.
-
-The names below are the functions behind the commands. Each is imported when it is first used, so
-`import dpcalc` costs nothing that is not needed:
+"""Certified differential privacy accounting. The commands of dpcalc are functions here, and return one type of result.
 
 >>> import dpcalc
->>> round(dpcalc.gdp_epsilon(1.2, 1e-5), 8)
-5.41348598
->>> step = dpcalc.PoissonSampled(base=dpcalc.Gaussian(noise_multiplier=1.1), sampling_rate=256 / 60000)
->>> round(dpcalc.compose([(step, 14063)], delta=1e-5).epsilon, 2)
+>>> dpcalc.compose(dpcalc.Gaussian(sigma=2, sensitivity=1), delta=1e-5, max_epsilon=2).within
+True
+>>> run = dpcalc.DPSGD(noise_multiplier=1.1, batch_size=256, dataset_size=60000, epochs=60, sampling="poisson")
+>>> round(dpcalc.compose(run, delta=1e-5).epsilon, 2)
 2.38
+
+Options of the command line are arguments of the same name with underscores: `--max-epsilon 3` is `max_epsilon=3`.
+Mechanisms have the names and keys of a spec. A result has the fields of the JSON as attributes; `to_dict`, `to_frame`
+and `save` give it to others. Each name is imported when it is first used, so that `import dpcalc` costs little.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
 from dpcalc.version import __version__
 
-if TYPE_CHECKING:
-    from dpcalc.accounting.calibrate import calibrate
-    from dpcalc.accounting.compose import compose
+if _typing.TYPE_CHECKING:
+    from dpcalc.api.functions import calibrate, compose, convert, diff, exp_mech, filter, sgd_bound, train, verify
+    from dpcalc.api.mechanisms import (
+        DP,
+        DPSGD,
+        GDP,
+        RDP,
+        ZCDP,
+        DiscreteGaussian,
+        DiscreteLaplace,
+        Exponential,
+        Gaussian,
+        Laplace,
+        RandomizedResponse,
+    )
+    from dpcalc.api.result import Result
     from dpcalc.conversions import (
         gdp_delta,
         gdp_epsilon,
@@ -31,79 +45,58 @@ if TYPE_CHECKING:
         zcdp_epsilon,
         zcdp_rho,
     )
-    from dpcalc.conversions.implied import convert
+    from dpcalc.errors import DpcalcError, InputError
     from dpcalc.filters.filters import GlobalFilter, IndividualFilter
     from dpcalc.filters.rules import dp_rule, gdp_rule, rdp_rule
-    from dpcalc.guarantee import Guarantee
     from dpcalc.ledger.answers import RefusedError
     from dpcalc.ledger.ledger import Ledger
-    from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
-    from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
-    from dpcalc.mechanisms.exponential import Exponential
-    from dpcalc.mechanisms.gaussian import Gaussian
-    from dpcalc.mechanisms.laplace import Laplace
-    from dpcalc.mechanisms.randomized_response import KaryRandomizedResponse, RandomizedResponse
-    from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
-    from dpcalc.notions import ApproximateDP, GaussianDP, RenyiDP, ZeroConcentratedDP
 
 _HOMES = {
-    "dpcalc.accounting.calibrate": ("calibrate",),
-    "dpcalc.accounting.compose": ("compose",),
+    "dpcalc.api.functions": (
+        "calibrate", "compose", "convert", "diff", "exp_mech", "filter", "sgd_bound", "train", "verify",
+    ),
+    "dpcalc.api.mechanisms": (
+        "DP", "DPSGD", "GDP", "RDP", "ZCDP", "DiscreteGaussian", "DiscreteLaplace", "Exponential", "Gaussian",
+        "Laplace", "RandomizedResponse",
+    ),
+    "dpcalc.api.result": ("Result",),
+    "dpcalc.conversions": (
+        "gdp_delta", "gdp_epsilon", "gdp_mu", "rdp_delta", "rdp_epsilon", "zcdp_delta", "zcdp_epsilon", "zcdp_rho",
+    ),
+    "dpcalc.errors": ("DpcalcError", "InputError"),
     "dpcalc.filters.filters": ("GlobalFilter", "IndividualFilter"),
     "dpcalc.filters.rules": ("dp_rule", "gdp_rule", "rdp_rule"),
-    "dpcalc.conversions": (
-        "gdp_delta",
-        "gdp_epsilon",
-        "gdp_mu",
-        "rdp_delta",
-        "rdp_epsilon",
-        "zcdp_delta",
-        "zcdp_epsilon",
-        "zcdp_rho",
-    ),
-    "dpcalc.conversions.implied": ("convert",),
-    "dpcalc.guarantee": ("Guarantee",),
     "dpcalc.ledger.answers": ("RefusedError",),
     "dpcalc.ledger.ledger": ("Ledger",),
-    "dpcalc.mechanisms.declared": ("DeclaredDP", "DeclaredGDP", "DeclaredRDP", "DeclaredZCDP"),
-    "dpcalc.mechanisms.discrete": ("DiscreteGaussian", "DiscreteLaplace"),
-    "dpcalc.mechanisms.exponential": ("Exponential",),
-    "dpcalc.mechanisms.gaussian": ("Gaussian",),
-    "dpcalc.mechanisms.laplace": ("Laplace",),
-    "dpcalc.mechanisms.randomized_response": ("KaryRandomizedResponse", "RandomizedResponse"),
-    "dpcalc.mechanisms.sampled": ("FixedSizeSampled", "OncePerEpoch", "PoissonSampled"),
-    "dpcalc.notions": ("ApproximateDP", "GaussianDP", "RenyiDP", "ZeroConcentratedDP"),
-}
+}  # fmt: skip
 
 __all__ = [
-    "ApproximateDP",
-    "DeclaredDP",
-    "DeclaredGDP",
-    "DeclaredRDP",
-    "DeclaredZCDP",
+    "DP",
+    "DPSGD",
+    "GDP",
+    "RDP",
+    "ZCDP",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "DpcalcError",
     "Exponential",
-    "FixedSizeSampled",
     "Gaussian",
-    "GaussianDP",
     "GlobalFilter",
-    "Guarantee",
     "IndividualFilter",
-    "KaryRandomizedResponse",
+    "InputError",
     "Laplace",
     "Ledger",
-    "OncePerEpoch",
-    "PoissonSampled",
     "RandomizedResponse",
     "RefusedError",
-    "RenyiDP",
-    "ZeroConcentratedDP",
+    "Result",
     "__version__",
     "calibrate",
     "compose",
     "convert",
+    "diff",
     "dp_rule",
+    "exp_mech",
+    "filter",
     "gdp_delta",
     "gdp_epsilon",
     "gdp_mu",
@@ -111,16 +104,19 @@ __all__ = [
     "rdp_delta",
     "rdp_epsilon",
     "rdp_rule",
+    "sgd_bound",
+    "train",
+    "verify",
     "zcdp_delta",
     "zcdp_epsilon",
     "zcdp_rho",
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     for module, names in _HOMES.items():
         if name in names:
-            return getattr(import_module(module), name)
+            return getattr(_importlib.import_module(module), name)
     raise AttributeError(f"module 'dpcalc' has no attribute {name!r}")
 
 

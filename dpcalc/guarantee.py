@@ -206,7 +206,8 @@ class Result:
     `headline` is the first line, the answer in words; without it the guarantee says its own. `facts` are labelled
     lines below it, `curve` are (ε, δ) that hold all at once. `goal` is
     whether what was aimed at is kept, where that is not a limit. `certified` is a certified guarantee beside one that
-    is not. `private` says that it tells about individuals, so that a file with it is for its owner alone.
+    is not. `private` says that it tells about individuals, so that a file with it is for its owner alone. `parts` are
+    results that a report tells one by one.
     """
 
     command: str
@@ -221,6 +222,7 @@ class Result:
     goal: Outcome | None = None
     certified: Guarantee | None = None
     private: bool = False
+    parts: tuple[Result, ...] = ()
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:

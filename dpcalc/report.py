@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-from dpcalc.guarantee import LAST_DIGITS, Guarantee, Result, Risk, Verdict, exceeds
+from dpcalc.guarantee import LAST_DIGITS, Budget, Guarantee, Result, Risk, Verdict, exceeds
 from dpcalc.version import __version__
 
 SCHEMA = "dpcalc/1"
@@ -28,6 +28,60 @@ def to_json(result: Result) -> dict[str, Any]:
     rest = {"budget": _budget(result), "curve": curve or None, "details": dict(result.details)}
     document: dict[str, Any] = plain({**told, **guarantee, **rest})
     return document
+
+
+def from_json(document: Mapping[str, Any]) -> Result:
+    """The result that a JSON object tells, as data: what it claims is checked where it is read as a spec."""
+    numbers = {key: _unwritten(document.get(key)) for key in _NUMBERS}
+    budget = document.get("budget") or {}
+    limits = {key: _unwritten(value) for key, value in budget.items() if key != "within"}
+    guarantee = None
+    if "guarantee" in document:
+        question = document.get("question") or {}
+        guarantee = Guarantee(
+            **numbers,
+            asks="delta" if "epsilon" in question else "epsilon",
+            mu_kind=document.get("mu_kind"),
+            rdp=tuple((float(point["order"]), _unwritten(point["epsilon"])) for point in document.get("rdp") or ()),
+            risk=_read_risk(document.get("risk")),
+            adjacency=document["adjacency"],
+            sampler=document.get("sampler") or "none",
+            status=document["guarantee"],
+            accountant=document.get("accountant") or "",
+            theorem=document.get("theorem") or "",
+            assumptions=tuple(document.get("assumptions") or ()),
+            mechanisms=tuple(document.get("mechanisms") or ()),
+            certificate=document.get("certificate"),
+            warnings=tuple(document.get("warnings") or ()),
+        )
+    points = document.get("curve") or ()
+    return Result(
+        command=document["command"],
+        guarantee=guarantee,
+        details=document.get("details") or {},
+        curve=tuple((_unwritten(point["epsilon"]), point["delta"]) for point in points),
+        budget=Budget(**limits),
+        private=document["command"] in _PRIVATE,
+    )
+
+
+# Commands whose details tell about individuals.
+_PRIVATE = ("filter", "train")
+_NUMBERS = ("epsilon", "delta", "epsilon_lower", "epsilon_estimate", "delta_lower", "mu", "rho")
+
+
+def _unwritten(value: Any) -> Any:
+    """A number as it was before JSON, which has no infinity."""
+    return math.inf if value == "inf" else value
+
+
+def _read_risk(told: Mapping[str, Any] | None) -> Risk | None:
+    if told is None:
+        return None
+    guess = told["bayes_accuracy"]
+    return Risk(
+        advantage=told["advantage"], tpr_at_fpr=told["tpr_at_fpr"], prior=guess["prior"], bayes_accuracy=guess["value"]
+    )
 
 
 def _guarantee(guarantee: Guarantee) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -15,6 +16,7 @@ from dpcalc.ledger.transfer import imported
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 FENCE = re.compile(r"^```(?:sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -71,11 +73,49 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_python_examples_in_the_readme_run() -> None:
-    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_examples_run(workplace, page) -> None:
+    """The blocks of a page, one after the other."""
     names: dict[str, object] = {}
-    exec(compile(block, "README.md", "exec"), names)
-    assert names["guarantee"].epsilon_lower <= 2.38168973 <= names["guarantee"].epsilon  # the exact value
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        exec(compile(block, page.name, "exec"), names)
+    if page.name == "README.md":
+        assert names["result"].epsilon_lower <= 2.38168973 <= names["result"].epsilon  # the exact value
+
+
+def test_the_readme_shows_what_its_first_command_prints(dpcalc, workplace) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    command = re.search(r"^\$ dpcalc (.*)$", text, re.MULTILINE)[1]
+    shown = re.search(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
+    printed = dpcalc(*shlex.split(command)).out
+    for line in filter(None, shown.splitlines()):
+        assert line.removesuffix("…").rstrip() in printed
+
+
+def test_the_notebook_is_executed_and_gives_the_same_again(workplace, capsys) -> None:
+    """Every cell runs, and prints what the notebook shows."""
+    notebook = json.loads((ROOT / "examples" / "tour.ipynb").read_text(encoding="utf-8"))
+    names: dict[str, object] = {}
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert cells
+    for cell in cells:
+        source = "".join(cell["source"])
+        exec(compile(source, "tour.ipynb", "exec"), names)
+        shown = "".join(text for output in cell["outputs"] for text in output["text"])
+        printed = capsys.readouterr().out
+        assert NUMBER.sub("#", printed) == NUMBER.sub("#", shown)
+        numbers = [[float(each) for each in NUMBER.findall(text)] for text in (printed, shown)]
+        assert numbers[0] == pytest.approx(numbers[1], rel=1e-2)
+        assert cell["execution_count"]
+
+
+def test_every_page_is_in_the_menu_of_the_site() -> None:
+    import yaml
+
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert yaml.safe_load(menu)["docs_dir"] == "docs"
+    for page in (ROOT / "docs").glob("*.md"):
+        assert re.search(rf" {re.escape(page.name)}$", menu, re.MULTILINE), page.name
 
 
 def test_doctests_of_the_package_hold() -> None:

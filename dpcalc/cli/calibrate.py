@@ -38,10 +38,7 @@ class RateAtRate(NamedTuple):
         return found
 
 
-@command(
-    example="dpcalc calibrate -m gaussian,noise_multiplier=solve,sampling=poisson,rate=0.01,count=5000 "
-    "--epsilon 2 --delta 1e-5"
-)
+@command(example="dpcalc calibrate -m gaussian,noise_multiplier=solve,count=10 --epsilon 2 --delta 1e-5")
 def calibrate(
     *,
     spec: Specs = None,

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from dpcalc.cli import options
+from dpcalc.cli import options, streams
 from dpcalc.errors import DpcalcError, InputError
 from dpcalc.files import STANDARD_STREAM, check_paths
 from dpcalc.guarantee import Budget, Result
@@ -33,32 +33,37 @@ _SHARED: dict[str, tuple[Any, Any]] = {
 _LIMITS = tuple(key for key in _SHARED if key.startswith("max_"))
 # Shared options that a command may ask to be told, by having a parameter of that name.
 _TOLD = ("limits", "prior")
-_WITH_RISK = ("table", "json", "markdown")
+_WITH_RISK = ("table", "json", "markdown", "html")
 
 OVER, NOT_CERTIFIED = 1, 3
 
 
-def command(*, example: str, name: str | None = None) -> Callable[[Callable[..., Result]], typer.Typer]:
+def command(
+    *, example: str, name: str | None = None, plot: bool = False
+) -> Callable[[Callable[..., Result]], typer.Typer]:
     """Turn a function that returns a Result into a command with the shared options and behaviour.
 
     The function's parameters become options, its docstring the help text, `example` the line the help ends with. A
-    function with a parameter `limits` or `prior` is told them, to weigh limits against those of a file, say.
+    function with a parameter `limits` or `prior` is told them, to weigh limits against those of a file, say. `plot`
+    adds the option that draws the result's curves.
     """
 
     def decorate(function: Callable[..., Result]) -> typer.Typer:
-        wanted = [key for key in _TOLD if key in inspect.signature(function).parameters]
-
         @functools.wraps(function)
         def run(context: typer.Context, **arguments: Any) -> None:
             shared = {key: arguments.pop(key) for key in _SHARED}
+            picture = arguments.pop("plot", None)
             limits = Budget(**{key: shared[key] for key in _LIMITS})
             format = _format(shared)
             _check_output(shared["output"], arguments)
+            _check_picture(picture, shared["output"], arguments)
             try:
-                told = {"limits": limits, "prior": shared["prior"]}
-                result = function(**arguments, **{key: told[key] for key in wanted})
-                given = {f"max_{quantity}": limit for quantity, limit in limits.limits().items()}
-                result = _complete(replace(result, budget=replace(result.budget, **given)), shared, format)
+                result = completed(function, arguments, limits, shared["prior"])
+                result = _with_risk(result, shared, format, drawn=picture is not None)
+                if picture is not None:
+                    from dpcalc.render.plot import plot
+
+                    plot(result, picture)
             except DpcalcError as error:
                 raise _by_option(error, context) from None
             from dpcalc.cli.output import emit
@@ -66,7 +71,7 @@ def command(*, example: str, name: str | None = None) -> Callable[[Callable[...,
             emit(result, format, shared["output"], quiet=shared["quiet"], verbose=shared["verbose"])
             raise typer.Exit(exit_code(result))
 
-        _add_shared_parameters(run, function)
+        _add_shared_parameters(run, function, plot=plot)
         app = typer.Typer(add_completion=False, rich_markup_mode="rich")
         word = name or function.__name__.replace("_", "-")
         settings = {"help_option_names": ["-h", "--help"]}
@@ -76,6 +81,20 @@ def command(*, example: str, name: str | None = None) -> Callable[[Callable[...,
         return app
 
     return decorate
+
+
+def completed(function: Callable[..., Result], arguments: Mapping[str, Any], limits: Budget, prior: float) -> Result:
+    """What a command's function answers, with the limits that were given."""
+    told = {"limits": limits, "prior": prior}
+    wanted = [key for key in _TOLD if key in inspect.signature(function).parameters]
+    result = function(**arguments, **{key: told[key] for key in wanted})
+    given = {f"max_{quantity}": limit for quantity, limit in limits.limits().items()}
+    result = replace(result, budget=replace(result.budget, **given))
+    guarantee = result.guarantee
+    unasked = guarantee is not None and guarantee.epsilon is None and guarantee.delta is None
+    if unasked and result.budget.max_epsilon is not None:
+        raise InputError("a limit on ε needs the δ at which ε is meant", where="max_epsilon")
+    return result
 
 
 class OnceCommand(TyperCommand):
@@ -95,6 +114,11 @@ class OnceCommand(TyperCommand):
                 raise InputError("is given twice; it takes one value", where=flag)
             seen.add(parameter.name)
         return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from dpcalc.cli.help import help_text
+
+        formatter.write(streams.spelt(help_text(self, ctx)))
 
 
 def exit_code(result: Result) -> int:
@@ -128,14 +152,28 @@ def _check_output(output: str | None, arguments: Mapping[str, Any]) -> None:
     check_paths({"--output": output}, {f"the other argument {name}": name for name in others if name})
 
 
-def _complete(result: Result, shared: Mapping[str, Any], format: str) -> Result:
+def _check_picture(picture: str | None, output: str | None, arguments: Mapping[str, Any]) -> None:
+    """Stop before any work if a picture cannot be drawn, or would replace a file that is named beside it."""
+    if picture is None:
+        return
+    from dpcalc.render.plot import check
+
+    try:
+        check(picture)
+    except InputError as error:
+        raise InputError(error.message, where="--plot") from None
+    others = {"--output": output} if output not in (None, STANDARD_STREAM) else {}
+    listed = [item for value in arguments.values() for item in (value if isinstance(value, list) else [value])]
+    named = {f"the other argument {item}": str(item) for item in listed if isinstance(item, (str, Path)) and str(item)}
+    check_paths({"--plot": picture, **others}, {name: path for name, path in named.items() if "\0" not in path})
+
+
+def _with_risk(result: Result, shared: Mapping[str, Any], format: str, *, drawn: bool) -> Result:
     """The result with its risk, where that is told or limited."""
     guarantee = result.guarantee
     if guarantee is None:
         return result
-    if result.budget.max_epsilon is not None and guarantee.epsilon is None and guarantee.delta is None:
-        raise InputError("a limit on ε needs the δ at which ε is meant", where="max_epsilon")
-    told = format in _WITH_RISK and not shared["quiet"]
+    told = drawn or (format in _WITH_RISK and not shared["quiet"])
     wanted = told or result.budget.max_advantage is not None
     if wanted and (guarantee.risk is None or guarantee.risk.prior != shared["prior"]):
         from dpcalc.spec.risk import with_risk
@@ -157,7 +195,7 @@ def _flowing(function: Callable[..., Result]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-def _add_shared_parameters(run: Callable[..., None], function: Callable[..., Result]) -> None:
+def _add_shared_parameters(run: Callable[..., None], function: Callable[..., Result], *, plot: bool) -> None:
     hints = get_type_hints(function, include_extras=True)
     context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     parameters = [
@@ -165,7 +203,8 @@ def _add_shared_parameters(run: Callable[..., None], function: Callable[..., Res
         for parameter in inspect.signature(function).parameters.values()
         if parameter.name not in _TOLD
     ]
-    for key, (annotation, default) in _SHARED.items():
+    offered = {"plot": (options.Plot, None), **_SHARED} if plot else _SHARED
+    for key, (annotation, default) in offered.items():
         parameters.append(
             inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         )

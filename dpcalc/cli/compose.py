@@ -45,9 +45,7 @@ Specs = Annotated[
 ]
 Mechanisms = Annotated[
     list[str] | None,
-    typer.Option(
-        "--mechanism", "-m", metavar="MECH", help="One more entry: gaussian,noise_multiplier=1.1,count=10; repeatable."
-    ),
+    typer.Option("--mechanism", "-m", metavar="MECH", help="One more entry: laplace,epsilon=0.1,count=3; repeatable."),
 ]
 Accountant = Annotated[
     AccountantChoice, typer.Option(help="auto takes the tightest certified one; clt is an approximation.")
@@ -70,7 +68,8 @@ _CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-12)
 
 
 @command(
-    example="dpcalc compose -m gaussian,noise_multiplier=1.1,sampling=poisson,rate=256/60000,count=14063 --delta 1e-5"
+    example="dpcalc compose -m gaussian,noise_multiplier=4,count=10 -m laplace,epsilon=0.1 --delta 1e-5",
+    plot=True,
 )
 def compose(
     *,
@@ -113,22 +112,29 @@ def compose(
     )
     composition = compose_documents(documents, question, adjacency.value if adjacency else None)
     points = [*deltas, *(_CURVE if curve else ())] if curve or len(deltas) > 1 else []
-    details: dict[str, Any] = {
-        "mechanisms": [_cost(cost) for cost in composition.costs],
-        "tolerance": question.tolerance,
-    }
-    if composition.if_poisson is not None:
-        shown = {"epsilon": composition.if_poisson.epsilon, "delta": composition.if_poisson.delta}
-        details["if_poisson_sampled"] = {**shown, "holds": False}
+    sections, details = breakdown(documents, composition)
     return Result(
         command="compose",
         guarantee=composition.guarantee,
         details=details,
-        sections=(*_files(documents, composition), *((_table(composition),) if len(composition.costs) > 1 else ())),
+        sections=sections,
         curve=tuple(composition.curve(sorted(set(points), reverse=True))),
         records=_records(composition),
         budget=budget,
     )
+
+
+def breakdown(documents: list[Document], composition: Composition) -> tuple[tuple[Section, ...], dict[str, Any]]:
+    """What each file and each mechanism costs: as tables, and as the details of a result."""
+    details: dict[str, Any] = {
+        "mechanisms": [_cost(cost) for cost in composition.costs],
+        "tolerance": composition.question.tolerance,
+    }
+    if composition.if_poisson is not None:
+        shown = {"epsilon": composition.if_poisson.epsilon, "delta": composition.if_poisson.delta}
+        details["if_poisson_sampled"] = {**shown, "holds": False}
+    tables = (_table(composition),) if len(composition.costs) > 1 else ()
+    return (*_files(documents, composition), *tables), details
 
 
 def wait_for_terminal(paths: list[str] | None) -> None:

@@ -48,7 +48,7 @@ class EpsilonDelta(NamedTuple):
         return cls(at, parse_number(delta, PROBABILITY_OR_ZERO)) if comma else cls(at)
 
 
-@command(example="dpcalc convert --gdp 1.2 --delta 1e-5")
+@command(example="dpcalc convert --gdp 1.2 --delta 1e-5", plot=True)
 def convert(
     *,
     gdp: Annotated[float | None, number("--gdp", help="μ of μ-GDP.", panel=_SOURCE)] = None,

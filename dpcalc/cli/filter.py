@@ -58,7 +58,7 @@ class EngineChoice(str, Enum):
     dask = "dask"
 
 
-@command(example="dpcalc filter examples/filter-norms.csv --filter gdp --sigma 4 --epsilon 4 --delta 1e-5")
+@command(example="dpcalc filter examples/filter-norms.csv --filter gdp --sigma 4 --epsilon 4 --delta 1e-5", plot=True)
 def filter(
     log: Annotated[
         str,

@@ -26,6 +26,8 @@ COMMANDS = {
     "exp-mech": "ε of the exponential mechanism and of Langevin sampling",
     "train": "train a model privately and say what it cost",
     "verify": "recompute results by code that shares nothing with the engine",
+    "report": "one page about a release or a ledger: HTML, Markdown, words to publish",
+    "diff": "what changed between two releases, by entry and in ε",
     "ledger": "budgets that last: charge releases before they run, audit them",
 }
 

@@ -62,6 +62,8 @@ class Format(str, Enum):
     markdown = "markdown"
     github = "github"
     junit = "junit"
+    html = "html"
+    badge = "badge"
 
 
 class AdjacencyChoice(str, Enum):
@@ -96,6 +98,10 @@ FormatOption = Annotated[
 OutputOption = Annotated[
     str | None,
     typer.Option("--output", "-o", help="Write to FILE, not the screen.", metavar="FILE", rich_help_panel=_OUTPUT),
+]
+Plot = Annotated[
+    str | None,
+    typer.Option("--plot", metavar="FILE", help="Draw the curves (.png, .svg, .pdf).", rich_help_panel=_OUTPUT),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="The first line alone.", rich_help_panel=_OUTPUT)]
 Verbose = Annotated[

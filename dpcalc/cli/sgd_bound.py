@@ -135,10 +135,6 @@ SweepOption = Annotated[
         panel=_SEARCH,
     ),
 ]
-Plot = Annotated[
-    str | None,
-    typer.Option("--plot", metavar="FILE", help="Draw the sweep (PNG, SVG or PDF).", rich_help_panel=_SEARCH),
-]
 Target = Annotated[
     float | None,
     number(
@@ -149,7 +145,8 @@ Target = Annotated[
 
 @command(
     example="dpcalc sgd-bound --algorithm cgd --lr 0.05 --clip 5 --noise-multiplier 3 --n 60000 --batch-size 1500 "
-    "--epochs 50 --strong-convexity 0.002 --smoothness 32 --delta 1e-5"
+    "--epochs 50 --strong-convexity 0.002 --smoothness 32 --delta 1e-5",
+    plot=True,
 )
 def sgd_bound(
     *,
@@ -170,7 +167,6 @@ def sgd_bound(
     delta: Delta = None,
     schedule: ScheduleFile = None,
     sweep: SweepOption = None,
-    plot: Plot = None,
     target_epsilon: Target = None,
 ) -> Result:
     """Privacy of the LAST iterate of noisy gradient descent on convex losses (Bok, Su, Altschuler 2024).
@@ -190,7 +186,6 @@ def sgd_bound(
         noises=noises,
         length=steps or epochs,
         sweep=sweep,
-        plot=plot,
         target=target_epsilon,
     )
     if delta is None:
@@ -212,7 +207,7 @@ def sgd_bound(
         schedule=_read_schedule(schedule) if schedule is not None else None,
     )
     if sweep is not None:
-        return _swept(request, sweep, plot)
+        return _swept(request, sweep)
     if target_epsilon is not None:
         return _solved(request, target_epsilon, unknown=_unknown(noises))
     from dpcalc.last_iterate.analysis import analyse
@@ -231,7 +226,6 @@ def _check_mode(
     noises: Noises,
     length: float | None,
     sweep: SweepText | None,
-    plot: str | None,
     target: float | None,
 ) -> None:
     solving = _unknown(noises) is not None
@@ -244,8 +238,6 @@ def _check_mode(
         raise InputError("--target-epsilon finds the longest run: drop --steps and --epochs, or give --sigma solve")
     if target is not None and sweep is not None:
         raise InputError("--target-epsilon and --sweep cannot be combined")
-    if plot is not None and sweep is None:
-        raise InputError("--plot draws a sweep: give --sweep too, such as --sweep epochs=10:200:10")
 
 
 def _read_schedule(path: str) -> Schedule:
@@ -261,9 +253,9 @@ def _read_schedule(path: str) -> Schedule:
     return read_schedule(text, name=path)
 
 
-def _swept(request: Request, swept: SweepText, plot: str | None) -> Result:
+def _swept(request: Request, swept: SweepText) -> Result:
     from dpcalc.cli.progress import progress
-    from dpcalc.last_iterate.results import epsilon_curves, sweep_result
+    from dpcalc.last_iterate.results import sweep_result
     from dpcalc.last_iterate.sweep import Sweep, run_sweep
 
     try:
@@ -271,14 +263,7 @@ def _swept(request: Request, swept: SweepText, plot: str | None) -> Result:
     except ValueError as error:
         raise InputError(str(error), where="--sweep") from None
     with progress(f"Sweeping {sweep.name}", total=len(sweep.values)) as advance:
-        result = sweep_result(sweep, run_sweep(request, sweep, advance=advance))
-    if plot is not None:
-        from dpcalc.plotting import plot_curves
-
-        title = f"Last iterate, δ = {request.delta:g}"
-        curves = epsilon_curves(result)
-        plot_curves(plot, x=sweep.values, curves=curves, x_label=sweep.name, y_label="ε", title=title)
-    return result
+        return sweep_result(sweep, run_sweep(request, sweep, advance=advance))
 
 
 def _solved(request: Request, target: float, *, unknown: Unknown | None) -> Result:

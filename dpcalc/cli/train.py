@@ -85,7 +85,7 @@ class Widths(NamedTuple):
         return cls(tuple(parse_whole(part) for part in text.split(",")))
 
 
-@command(example="dpcalc train --model logistic --epochs 2 --epsilon 1 --delta 1e-5")
+@command(example="dpcalc train --model logistic --epochs 2 --epsilon 1 --delta 1e-5", plot=True)
 def train(
     *,
     data: Annotated[

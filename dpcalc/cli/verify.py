@@ -26,7 +26,7 @@ SelfTest = Annotated[
 Seconds = Annotated[float, number("--seconds", help="How long to refine the grids of one result.")]
 
 
-@command(example="dpcalc verify result.json")
+@command(example="dpcalc verify --self-test")
 def verify(*, result: Files = None, self_test: SelfTest = False, seconds: Seconds = 60.0) -> Result:
     """Recompute results in ball arithmetic, and say of each: confirmed, contradicted or not checked.
 

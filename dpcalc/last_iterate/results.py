@@ -91,11 +91,5 @@ def sweep_result(sweep: Sweep, results: Sequence[tuple[float, Analysis]]) -> Res
     )
 
 
-def epsilon_curves(result: Result) -> dict[str, list[float | None]]:
-    """ε of every bound along the sweep, by the bound's name."""
-    columns = [column for column in result.records[0] if column.startswith("epsilon ")]
-    return {column.removeprefix("epsilon "): [row[column] for row in result.records] for column in columns}
-
-
 def _cell(value: Any) -> str:
     return rounded_up(value) if isinstance(value, float) or value is None else str(value)

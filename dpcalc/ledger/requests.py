@@ -154,6 +154,10 @@ def _documents(thing: Any) -> list[Document]:
         return [thing]
     if isinstance(thing, str):
         return read_documents([thing], [])
+    if hasattr(thing, "spec"):  # an entry of a spec, as a value
+        return [_read({"mechanisms": [thing.spec()]})]
+    if hasattr(thing, "to_dict"):  # a result, as Python tells it
+        thing = thing.to_dict()
     if isinstance(thing, Result):
         thing = thing.guarantee
     if isinstance(thing, Guarantee):

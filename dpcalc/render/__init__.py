@@ -15,9 +15,18 @@ FORMATS = {
     "markdown": "dpcalc.render.page:as_markdown",
     "github": "dpcalc.render.checks:as_annotations",
     "junit": "dpcalc.render.checks:as_junit",
+    "html": "dpcalc.render.html:as_page",
+    "badge": "dpcalc.render.checks:as_badge",
 }
 
-SUFFIXES = {".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown", ".xml": "junit"}
+SUFFIXES = {
+    ".json": "json",
+    ".csv": "csv",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".xml": "junit",
+    ".html": "html",
+}
 
 
 def render(result: Result, format: str, **settings: Any) -> str:

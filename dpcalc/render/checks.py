@@ -6,9 +6,9 @@ from xml.sax.saxutils import escape, quoteattr
 
 from dpcalc.guarantee import Result, Verdict
 from dpcalc.render.words import answer
-from dpcalc.report import SYMBOLS, verdict_line, written
+from dpcalc.report import SYMBOLS, rounded_up, verdict_line, written
 
-_LEVELS = {"within": "notice", "over": "error", "unproved": "error"}
+_COLOURS = {"within": "brightgreen", "over": "red", "unproved": "yellow"}
 
 
 def as_annotations(result: Result) -> str:
@@ -25,6 +25,23 @@ def annotation(level: str, title: str, message: str) -> str:
     """A workflow command; what would end its property or line is escaped as the runner expects."""
     text = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return f"::{level} title={title.replace('%', '%25').replace(':', '%3A').replace(',', '%2C')}::{text}"
+
+
+def as_badge(result: Result) -> str:
+    """The JSON that shields.io reads from an address and draws as a badge."""
+    import json
+
+    outcomes = {result.goal, *(verdict.outcome for verdict in result.verdicts)}
+    colour = next((_COLOURS[outcome] for outcome in ("over", "unproved", "within") if outcome in outcomes), "blue")
+    guarantee = result.guarantee
+    if guarantee is None or guarantee.epsilon is None:
+        message = answer(result)
+    else:
+        at = "" if guarantee.delta is None else f", δ = {written(guarantee.delta)}"
+        message = f"ε = {rounded_up(guarantee.epsilon)}{at}"
+        colour = colour if guarantee.status == "certified" else _COLOURS["unproved"]
+    badge = {"schemaVersion": 1, "label": "differential privacy", "message": message, "color": colour}
+    return json.dumps(badge, ensure_ascii=False) + "\n"
 
 
 def as_junit(result: Result) -> str:

@@ -12,16 +12,19 @@ from dpcalc.version import __version__
 
 
 def as_markdown(result: Result) -> str:
-    """The same as the screen, verbose, as Markdown."""
+    """The same as the screen, verbose, as Markdown; the parts of a report one after the other."""
+    told = [line for each in (result, *result.parts) for line in _told(each)]
+    return "\n\n".join([*told, f"dpcalc {__version__} {result.command}, {date.today().isoformat()}"]) + "\n"
+
+
+def _told(result: Result) -> list[str]:
     facts = [*numbers(result, verbose=True), *conditions(result, verbose=True)]
     guarantee = Section(title="", columns=("", ""), rows=tuple(facts))
     curve = Section(title="", columns=("δ", "ε"), rows=tuple((delta, epsilon) for epsilon, delta in result.curve))
     tables = [guarantee, *result.sections, *([curve] if result.curve else [])]
     parts = [f"**{_escaped(answer(result))}**", *(_table(table) for table in tables)]
     warnings = () if result.guarantee is None else result.guarantee.warnings
-    parts += [f"> **Warning:** {_escaped(line)}" for line in warnings]
-    parts.append(f"dpcalc {__version__} {result.command}, {date.today().isoformat()}")
-    return "\n\n".join(parts) + "\n"
+    return [*parts, *(f"> **Warning:** {_escaped(line)}" for line in warnings)]
 
 
 def _table(section: Section) -> str:

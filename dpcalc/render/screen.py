@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 import unicodedata
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ _INDENT = "  "
 _LABEL = 13
 _GAP = 2
 _LEAST_WORDS = 16
+_BAR = 30
 
 
 def as_text(result: Result, *, width: int | None = None, verbose: bool = False, quiet: bool = False) -> str:
@@ -30,10 +32,19 @@ def as_text(result: Result, *, width: int | None = None, verbose: bool = False, 
     blocks = [head, _facts(facts, width)]
     blocks += [_table(table, width, titled=len(tables) > 1) for table in tables]
     if result.curve:
-        rows = tuple((delta, epsilon) for epsilon, delta in result.curve)
-        blocks.append(_table(Section(title="", columns=("δ", "ε"), rows=rows), width, titled=False))
+        blocks.append(_table(_curve(result.curve), width, titled=False))
     blocks.append(_facts(conditions(result, verbose=verbose), width))
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    screens = ["\n\n".join("\n".join(block) for block in blocks if block)]
+    screens += [as_text(part, width=width, verbose=verbose).rstrip("\n") for part in result.parts]
+    return "\n\n".join(screens) + "\n"
+
+
+def _curve(points: Sequence[tuple[float, float]]) -> Section:
+    """ε at every δ, and a bar beside it: a person sees how it grows."""
+    most = max((epsilon for epsilon, _ in points if math.isfinite(epsilon)), default=0.0)
+    bars = [round(_BAR * epsilon / most) if most > 0 and math.isfinite(epsilon) else 0 for epsilon, _ in points]
+    rows = tuple((delta, epsilon, "█" * bar) for (epsilon, delta), bar in zip(points, bars, strict=True))
+    return Section(title="", columns=("δ", "ε", ""), rows=rows)
 
 
 def _fact(row: Sequence[object]) -> Fact:

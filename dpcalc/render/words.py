@@ -124,6 +124,19 @@ def _attacker(guarantee: Guarantee) -> str:
     return text
 
 
+def in_plain_words(guarantee: Guarantee) -> str:
+    """What an attacker can learn, in a sentence for people who decide; empty where no risk is known."""
+    risk = guarantee.risk
+    if risk is None or "0.01" not in risk.tpr_at_fpr:
+        return ""
+    return (
+        "Somebody who knows everything else, and wants to tell from what is released whether one record was in the "
+        f"data, finds at most {percentage(risk.tpr_at_fpr['0.01'])} of those who were, at the price of wrongly "
+        f"accusing 1 % of those who were not; without any release it would be 1 %. Guessing at even odds is right at "
+        f"most {percentage((1 + risk.advantage) / 2)} of the time, where a coin is right 50 %."
+    )
+
+
 def _more(guarantee: Guarantee) -> list[Fact]:
     facts = []
     finite = [(order, epsilon) for order, epsilon in guarantee.rdp if math.isfinite(epsilon)]

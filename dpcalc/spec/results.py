@@ -32,6 +32,7 @@ _DETAILS: Mapping[str, str] = {
     "sgd-bound": "request",
     "exp-mech": "request",
     "train": "settings",
+    "report": "mechanisms",
     "ledger init": "budget",
     "ledger spend": "budget",
     "ledger status": "budget",
@@ -47,7 +48,7 @@ _FROM_DETAILS: Mapping[str, str] = {
 _ADJACENCY: Mapping[str, Adjacency] = {"filter": "add-remove"}
 
 # Commands that compose by the same accountants as a recomputation.
-_COMPOSED = ("compose", "calibrate")
+_COMPOSED = ("compose", "calibrate", "report")
 
 # How far two bounds on one number may differ, besides their tolerance, by the same accountants and by others.
 _APART = 2e-3
@@ -73,6 +74,7 @@ def read_result(root: Node) -> Document:
         name=root.source,
         delta=asked.get("delta"),
         epsilon=asked.get("epsilon"),
+        told=root.data(),
     )
     recomputed = _recomputed(claim, document)
     _compare(claim, recomputed)
@@ -232,7 +234,7 @@ def _same_entry(node: Node, expected: Mapping[str, Any]) -> None:
 def _expect_details(claim: _Claim, entries: list[Entry]) -> None:
     """Stop where the details are not those of this command, or list other mechanisms."""
     details = claim.details()
-    if claim.command != "compose":
+    if claim.command not in ("compose", "report"):
         return
     costs = details["mechanisms"].items("a list")
     if len(costs) != len(entries):

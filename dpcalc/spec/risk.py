@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dpcalc.errors import DpcalcError
 from dpcalc.guarantee import Guarantee, Risk
+
+if TYPE_CHECKING:
+    from dpcalc.spec.entries import Entry
 
 # A point of the curve is a certified bound at any tolerance; this much is not seen in an attacker's success.
 _TOLERANCE = 0.02
@@ -50,15 +54,21 @@ def _composed_risk(guarantee: Guarantee, prior: float) -> Risk | None:
         return None
 
 
-def _curve(guarantee: Guarantee) -> Callable[[float], float]:
-    """Certified δ at ε of the listed mechanisms."""
+def listed_entries(guarantee: Guarantee) -> list[Entry]:
+    """The entries that a guarantee lists, read as a spec is."""
     from dpcalc.report import plain
-    from dpcalc.spec.composition import Question, compose_entries
     from dpcalc.spec.entries import read_entry
     from dpcalc.spec.text import from_data
 
     node = from_data(plain(list(guarantee.mechanisms)), "mechanisms")
-    entries = [read_entry(item, guarantee.adjacency) for item in node.items("a list")]
+    return [read_entry(item, guarantee.adjacency) for item in node.items("a list")]
+
+
+def _curve(guarantee: Guarantee) -> Callable[[float], float]:
+    """Certified δ at ε of the listed mechanisms."""
+    from dpcalc.spec.composition import Question, compose_entries
+
+    entries = listed_entries(guarantee)
 
     def delta_at(epsilon: float) -> float:
         found = compose_entries(entries, Question(epsilon=epsilon, tolerance=_TOLERANCE)).delta

@@ -17,13 +17,18 @@ _DEEPEST = 20
 _MOST_FILES = 1000
 
 
-def read_documents(paths: Sequence[str], inline: Sequence[str]) -> list[Document]:
-    """The specs at paths (`-` is standard input) with what they include, and inline entries as one more."""
+def read_documents(paths: Sequence[str | Document], inline: Sequence[str]) -> list[Document]:
+    """The specs at paths (`-` is standard input) with what they include, and inline entries as one more.
+
+    A document that somebody has made already is taken as it is.
+    """
     if not paths and not inline:
         raise InputError("there is nothing to account for: give a SPEC file, - for standard input, or a mechanism")
     if list(paths).count(STANDARD_INPUT) > 1:
         raise InputError("standard input (-) can be read only once")
-    documents = [document for path in paths for document in _with_included(path, ())]
+    documents = [
+        document for path in paths for document in ([path] if isinstance(path, Document) else _with_included(path, ()))
+    ]
     if inline:
         entries = tuple(parse_inline(text) for text in inline)
         documents.append(Document(entries=entries, name="the command line"))

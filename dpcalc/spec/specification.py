@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 from dpcalc.errors import DpcalcError, IncompatibleError, InputError
 from dpcalc.guarantee import ADJACENCIES, Adjacency, Budget, Quantity, Status
@@ -25,7 +25,8 @@ _RESULT_KEYS = ("schema", "command", "version", "guarantee", "accountant", "theo
 class Document:
     """One spec: what it lists and under which conditions, not yet made into mechanisms.
 
-    `delta` and `epsilon` are what it asks at, `name` is what people call it, `include` the files it names.
+    `delta` and `epsilon` are what it asks at, `name` is what people call it, `include` the files it names; `told` is
+    the whole object if it is a result that has been read back.
     """
 
     entries: tuple[Node, ...]
@@ -38,6 +39,7 @@ class Document:
     warnings: tuple[str, ...] = ()
     name: str = ""
     include: tuple[Node, ...] = ()
+    told: Mapping[str, Any] | None = None
 
     def read(self, adjacency: Adjacency) -> list[Entry]:
         """The entries under an adjacency, converted to it where that is proved."""

@@ -65,7 +65,11 @@ def _dp_sgd(entry: Reader, adjacency: Adjacency) -> Mechanism:
 def _whole_sensitivity(entry: Reader) -> int:
     sensitivity = entry.number("sensitivity")
     if sensitivity != int(sensitivity):
-        entry.values["sensitivity"].fail(f"expected a whole number for noise on the integers, got {sensitivity:g}")
+        entry.values["sensitivity"].fail(
+            f"expected a whole number for noise on the integers, got {sensitivity:g}; "
+            "a histogram that moves by 1 in k cells "
+            "is count: k with sensitivity: 1"
+        )
     return int(sensitivity)
 
 

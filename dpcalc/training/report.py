@@ -33,6 +33,7 @@ def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None)
         "noise_multiplier": settings.noise_multiplier,
         "active_per_step": list(trainer.history.active),
         "clip_per_step": list(trainer.history.clips),
+        "loss_per_step": list(trainer.history.losses),
         "parameters": trainer.model.size,
         "data": {"name": data.name, "records": len(data), "features": data.features, "classes": data.classes},
         "settings": settings.as_dict(),

@@ -151,7 +151,7 @@ def test_the_result_feeds_compose(dpcalc, tmp_path, command) -> None:
         (("--sigma", "1", "--clip", "5", "--epochs", "5"), "--sensitivity L and --clip C"),
         (("--sigma", "solve", "--epochs", "5"), "--target-epsilon"),
         (("--sigma", "1", "--epochs", "5", "--target-epsilon", "3"), "--target-epsilon"),
-        (("--sigma", "1", "--epochs", "5", "--plot", "x.png"), "--sweep"),
+        (("--sigma", "1", "--epochs", "5", "--plot", "x.gif"), "--plot"),
         (("--sigma", "1", "--sweep", "epochs=3"), None),
         (("--sigma", "1", "--sweep", "colour=3"), "--sweep"),
         (("--sigma", "1", "--epochs", "5", "--delta", "2"), "--delta"),

@@ -76,7 +76,7 @@ def test_spends_chosen_from_outputs_stay_within_delta(kind, epsilon, delta, stra
 
 
 def _gdp(mu: float):
-    from dpcalc import DeclaredGDP
+    from dpcalc.mechanisms.declared import DeclaredGDP
 
     return DeclaredGDP(mu=mu)
 

@@ -7,7 +7,6 @@ import sqlite3
 
 import pytest
 
-from dpcalc import DeclaredDP, Gaussian, Laplace, PoissonSampled
 from dpcalc.errors import InputError
 from dpcalc.ledger import measure
 from dpcalc.ledger.chain import SCHEMA, Entry, broken_link, canonical, digest, sealed
@@ -15,6 +14,10 @@ from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.opening import open_terms
 from dpcalc.ledger.transfer import exported, imported
 from dpcalc.ledger.verify import verify
+from dpcalc.mechanisms.declared import DeclaredDP
+from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.sampled import PoissonSampled
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from dpcalc import DeclaredGDP
 from dpcalc.errors import InputError
 from dpcalc.ledger import ledger as module
 from dpcalc.ledger.ledger import Ledger
@@ -22,6 +21,7 @@ from dpcalc.ledger.postgres import without_password
 from dpcalc.ledger.sqlite import Sqlite
 from dpcalc.ledger.store import LAYOUT, StorageError
 from dpcalc.ledger.verify import verify
+from dpcalc.mechanisms.declared import DeclaredGDP
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpcalc import DeclaredDP, DeclaredGDP, Gaussian, Laplace, PoissonSampled, gdp_epsilon, gdp_mu
+from dpcalc.conversions import gdp_epsilon, gdp_mu
 from dpcalc.errors import IncompatibleError, InputError
 from dpcalc.ledger.amounts import spent
 from dpcalc.ledger.answers import RefusedError
@@ -15,6 +15,10 @@ from dpcalc.ledger.terms import part_terms
 from dpcalc.ledger.tree import charged
 from dpcalc.ledger.units import float_up, subtract
 from dpcalc.ledger.verify import verify
+from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP
+from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.sampled import PoissonSampled
 
 
 def entries(ledger: Ledger) -> int:
@@ -219,7 +223,7 @@ def test_a_reserved_block_runs_only_if_it_was_accepted_and_nothing_is_given_back
 
 
 def test_results_guarantees_and_specs_can_be_charged(new_ledger, tmp_path) -> None:
-    from dpcalc import compose
+    from dpcalc.accounting.compose import compose
 
     ledger = new_ledger(mu=1.0)
     guarantee = compose([(Gaussian(noise_multiplier=10), 4)], delta=1e-6)

@@ -8,23 +8,18 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpcalc import (
-    DeclaredDP,
-    DeclaredGDP,
-    DeclaredRDP,
-    DeclaredZCDP,
-    Exponential,
-    Gaussian,
-    Laplace,
-    PoissonSampled,
-    RandomizedResponse,
-)
 from dpcalc.errors import InputError
 from dpcalc.ledger import amounts
 from dpcalc.ledger.measure import Measure
 from dpcalc.ledger.opening import open_terms
 from dpcalc.ledger.requests import asked
 from dpcalc.ledger.units import INFINITE, add, float_up
+from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
+from dpcalc.mechanisms.exponential import Exponential
+from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.randomized_response import RandomizedResponse
+from dpcalc.mechanisms.sampled import PoissonSampled
 
 
 def fitting(terms, mechanism, most=10**7) -> int:

@@ -1,0 +1,112 @@
+"""A picture as data: lines, a band, a limit. Matplotlib, the page and the terminal draw the same chart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dpcalc.report import rounded_up, written
+
+# From this ratio between the largest and the smallest on, a logarithmic axis shows more than a linear one.
+LOGARITHMIC_FROM = 8.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """Values over x, with a name that stands at its end; `lower` is what is certified from below.
+
+    Where a value is missing or infinite there is a gap. `main` is the line that answers the question; `marks` are
+    points of it that are told with their values.
+    """
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float | None, ...]
+    lower: tuple[float | None, ...] = ()
+    main: bool = True
+    marks: tuple[tuple[float, float, str], ...] = ()
+
+    def points(self) -> list[tuple[float, float]]:
+        """The points that can be drawn."""
+        return [(x, y) for x, y in zip(self.x, self.y, strict=True) if y is not None and math.isfinite(y)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """Lines over one x axis; `limit` is a value that y should not pass, `identity` asks for the line y = x.
+
+    `steps` says that x counts steps: values hold from one to the next, and the axis stays linear.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    subtitle: str = ""
+    limit: float | None = None
+    identity: bool = False
+    steps: bool = False
+
+    def x_values(self) -> list[float]:
+        """Every x of a point that can be drawn."""
+        return [x for line in self.lines for x, _ in line.points()]
+
+    def y_values(self) -> list[float]:
+        """Every y that can be drawn, and the limit."""
+        lower = [y for line in self.lines for y in line.lower if y is not None and math.isfinite(y)]
+        drawn = [y for line in self.lines for _, y in line.points()]
+        return [*drawn, *lower, *([] if self.limit is None else [self.limit])]
+
+    def x_is_logarithmic(self) -> bool:
+        """Whether the x axis is logarithmic; time is not."""
+        return not self.steps and is_logarithmic(self.x_values())
+
+    def limit_text(self) -> str:
+        """What stands at the line of the limit."""
+        exact = written(self.limit)
+        return f"limit {exact if len(exact) <= 7 else rounded_up(self.limit)}"
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing to see: no line of two points."""
+        return all(len(line.points()) < 2 for line in self.lines)
+
+
+def is_logarithmic(values: Iterable[float]) -> bool:
+    """Whether the values are positive and so far apart that a linear axis would press most of them together."""
+    found = list(values)
+    return bool(found) and min(found) > 0 and max(found) >= LOGARITHMIC_FROM * min(found)
+
+
+def ticks(low: float, high: float, *, logarithmic: bool, count: int = 5) -> list[float]:
+    """Round values to write at an axis: powers of ten, or multiples of 1, 2 or 5."""
+    if logarithmic:
+        return _powers(low, high, count)
+    if high <= low:
+        return [low]
+    rough = (high - low) / count
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * unit for m in (1, 2, 5, 10) if m * unit >= rough * (1 - 1e-12))
+    first = math.ceil(low / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def _powers(low: float, high: float, count: int) -> list[float]:
+    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    if last - first >= 2:
+        every = max(1, -(-(last - first + 1) // (count + 1)))
+        return [10.0**power for power in range(first, last + 1, every)]
+    exponents = range(math.floor(math.log10(low)), last + 1)
+    found = [m * 10.0**power for power in exponents for m in (1, 2, 5)]
+    return [value for value in found if low <= value * (1 + 1e-9) and value <= high * (1 + 1e-9)]
+
+
+def tick_text(value: float) -> str:
+    """A tick as short as it can be told."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 1e5 or abs(value) < 1e-3:
+        mantissa, _, exponent = f"{value:.2e}".partition("e")
+        head = mantissa.rstrip("0").rstrip(".")
+        return f"{head}e{int(exponent)}"
+    return f"{value:,.6g}"

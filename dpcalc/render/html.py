@@ -1,0 +1,141 @@
+"""One page that needs nothing else: verdict, numbers, pictures, conditions and how to compute it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from dpcalc.charts import Chart
+from dpcalc.errors import InputError
+from dpcalc.guarantee import Guarantee, Result, Section
+from dpcalc.render.drawing import as_svg
+from dpcalc.render.pictures import charts
+from dpcalc.render.screen import cell, printable
+from dpcalc.render.words import Fact, answer, conditions, in_plain_words, numbers
+from dpcalc.report import plain
+from dpcalc.version import __version__
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_OUTCOMES = {"within": "within the limit", "over": "over the limit", "unproved": "not shown to be within the limit"}
+_MOST_ROWS = 500
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture with its words."""
+
+    title: str
+    subtitle: str
+    svg: Any
+
+
+@dataclass(frozen=True)
+class Part:
+    """One result as the template needs it."""
+
+    command: str
+    answer: str
+    outcome: str
+    verdict: str
+    sentence: str
+    facts: list[Fact]
+    drawings: list[Drawing]
+    tables: list[tuple[str, tuple[str, ...], list[list[str]], str]]
+    conditions: list[Fact]
+    warnings: tuple[str, ...]
+    spec: str
+
+
+def as_page(result: Result, *, title: str = "Privacy report") -> str:
+    """A self-contained HTML page: no script, no request, light and dark, fit for printing and for screen readers."""
+    parts = [_part(each) for each in (result, *result.parts)]
+    page: str = (
+        _environment()
+        .get_template("page.html")
+        .render(title=title, parts=parts, version=__version__, date=date.today().isoformat())
+    )
+    return page
+
+
+def as_fragment(result: Result) -> str:
+    """The same for a notebook: a piece of a page, without pictures that would have to be computed."""
+    template = _environment().get_template("fragment.html")
+    fragment: str = template.render(part=_part(result, draw=False), version=__version__)
+    return fragment
+
+
+@cache
+def _environment() -> Environment:
+    try:
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
+    except ImportError:
+        raise InputError("pages need Jinja2: install dpcalc with its extra `report`") from None
+    folder = resources.files("dpcalc.render") / "templates"
+    return Environment(
+        loader=FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _part(result: Result, *, draw: bool = True) -> Part:
+    from markupsafe import Markup
+
+    outcomes = [result.goal, *(verdict.outcome for verdict in result.verdicts)]
+    outcome = next((each for each in ("over", "unproved", "within") if each in outcomes), "none")
+    guarantee = result.guarantee
+    labelled = [section for section in result.sections if not any(section.columns)]
+    rows = [(str(row[0]), " ".join(cell(value) for value in row[1:])) for section in labelled for row in section.rows]
+    drawn: tuple[Chart, ...] = charts(result) if draw else ()
+    return Part(
+        command=result.command,
+        answer=printable(answer(result)),
+        outcome=outcome,
+        verdict=_OUTCOMES.get(outcome, ""),
+        sentence="" if guarantee is None else _unbroken(in_plain_words(guarantee)),
+        facts=[(label, _unbroken(text)) for label, text in (*numbers(result, verbose=False), *rows)],
+        # Markup: the drawing is our own text, and escapes what it takes from the result.
+        drawings=[Drawing(each.title, each.subtitle, Markup(as_svg(each))) for each in drawn],
+        tables=[_table(section) for section in result.sections if any(section.columns)] + _curve(result),
+        conditions=conditions(result, verbose=True),
+        warnings=() if guarantee is None else guarantee.warnings,
+        spec="" if guarantee is None else spec_text(guarantee),
+    )
+
+
+def _unbroken(text: str) -> str:
+    """A number stays with its sign and its unit at the end of a line."""
+    return text.replace(" %", "\u00a0%").replace("≤ ", "≤\u00a0")
+
+
+def _table(section: Section) -> tuple[str, tuple[str, ...], list[list[str]], str]:
+    rows = [[printable(cell(value)) for value in row] for row in section.rows[:_MOST_ROWS]]
+    left = len(section.rows) - len(rows)
+    more = f" and {left:,} rows more, which the JSON has" if left > 0 else ""
+    return section.title, section.columns, rows, section.note + more
+
+
+def _curve(result: Result) -> list[tuple[str, tuple[str, ...], list[list[str]], str]]:
+    if not result.curve:
+        return []
+    rows = [[cell(delta), cell(epsilon)] for epsilon, delta in result.curve]
+    return [("ε at several δ", ("δ", "ε"), rows, "all of them hold")]
+
+
+def spec_text(guarantee: Guarantee) -> str:
+    """The spec that gives the guarantee again; empty where it lists no mechanisms."""
+    if not guarantee.mechanisms:
+        return ""
+    import yaml
+
+    asked = {"delta": guarantee.delta} if guarantee.asks == "epsilon" and guarantee.delta is not None else {}
+    spec = {"adjacency": guarantee.adjacency, **asked, "mechanisms": plain(list(guarantee.mechanisms))}
+    text: str = yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=100)
+    return text

@@ -1,0 +1,242 @@
+"""The charts of a result: what a person would draw on a board to explain it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dpcalc.charts import Chart, Line
+from dpcalc.errors import DpcalcError
+from dpcalc.guarantee import Guarantee, Result
+from dpcalc.report import percentage, rounded_up, written
+
+# δ of a curve that nobody asked for point by point, and how tightly it is drawn: the width of a pen.
+_DELTAS = (1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10)
+_TOLERANCE = 0.02
+
+_RATES = tuple(10 ** (-4 + 4 * i / 60) for i in range(61))
+
+
+def charts(result: Result) -> tuple[Chart, ...]:
+    """Everything that can be drawn of a result; empty where there is no curve."""
+    drawn = [*_sweep(result), *_over_steps(result)] or _of_guarantee(result)
+    return tuple(chart for chart in drawn if not chart.is_empty())
+
+
+def _settings(result: Result) -> str:
+    guarantee = result.guarantee
+    if guarantee is None:
+        return ""
+    listed = [_entry(entry) for entry in guarantee.mechanisms[:2]]
+    more = len(guarantee.mechanisms) - len(listed)
+    told = [*listed, *([f"{more} more"] if more else []), guarantee.adjacency, guarantee.status]
+    return "; ".join(told)
+
+
+def _entry(entry: Any) -> str:
+    """An entry in a few words: gaussian, noise_multiplier 1.1, 14,063 times."""
+    keys = ("noise_multiplier", "sigma", "scale", "epsilon", "mu", "rho")
+    number = next(
+        (f" {key.replace('_', ' ')} {entry[key]:.4g}" for key in keys if isinstance(entry.get(key), (int, float))), ""
+    )
+    times = f", {entry['count']:,} times" if entry.get("count", 1) > 1 else ""
+    return f"{entry.get('type', 'mechanism')}{number}{times}"
+
+
+def _of_guarantee(result: Result) -> list[Chart]:
+    """ε against δ with its certified band, and what an attacker can reach."""
+    guarantee = result.guarantee
+    if guarantee is None or not guarantee.mechanisms:
+        return []
+    try:
+        points = _points(guarantee)
+    except DpcalcError:  # no accountant answers there: nothing to draw
+        return []
+    limit = result.budget.max_epsilon
+    ordered = sorted(points, key=lambda point: point[0])
+    own = [(delta, high, f"ε = {rounded_up(high)}") for delta, high, _ in ordered if delta == guarantee.delta]
+    upper = Line(
+        label="",
+        x=tuple(delta for delta, _, _ in ordered),
+        y=tuple(high for _, high, _ in ordered),
+        lower=tuple(low for _, _, low in ordered),
+        marks=tuple(own),
+    )
+    subtitle = _settings(result)
+    curve = Chart(title="ε at every δ", subtitle=subtitle, x_label="δ", y_label="ε", lines=(upper,), limit=limit)
+    return [curve, *_tradeoff(guarantee, points, subtitle)]
+
+
+def _points(guarantee: Guarantee) -> list[tuple[float, float, float | None]]:
+    """(δ, ε from above, ε from below), each recomputed from the mechanisms that the guarantee lists."""
+    from dpcalc.spec.composition import Question, compose_entries
+    from dpcalc.spec.risk import listed_entries
+
+    entries = listed_entries(guarantee)
+    found = []
+    own = guarantee.delta
+    for delta in _DELTAS:
+        if own is not None and own > 0 and 1 / 3 < delta / own < 3:
+            continue
+        at = compose_entries(entries, Question(delta=delta, tolerance=_TOLERANCE))
+        if at.epsilon is not None:
+            found.append((delta, at.epsilon, at.epsilon_lower))
+    if own and guarantee.epsilon is not None:
+        found.append((own, guarantee.epsilon, guarantee.epsilon_lower))
+    return found
+
+
+def _tradeoff(guarantee: Guarantee, points: Sequence[tuple[float, float, float | None]], subtitle: str) -> list[Chart]:
+    """The largest true positive rate at every false positive rate, by the points that are certified."""
+    if guarantee.status != "certified" or guarantee.risk is None:
+        return []
+    bound = _attack_bound(guarantee, points)
+    reached = [(float(rate), value) for rate, value in guarantee.risk.tpr_at_fpr.items()]
+    marks = tuple((rate, value, f"≤ {percentage(value)}") for rate, value in reached)
+    line = Line(label="best attack", x=_RATES, y=tuple(bound(rate) for rate in _RATES), marks=marks)
+    return [
+        Chart(
+            title="What an attacker can reach",
+            subtitle=subtitle,
+            x_label="false positive rate",
+            y_label="true positive rate",
+            lines=(line,),
+            identity=True,
+        )
+    ]
+
+
+def _attack_bound(
+    guarantee: Guarantee, points: Sequence[tuple[float, float, float | None]]
+) -> Callable[[float], float]:
+    from dpcalc.conversions import gdp_tradeoff
+    from dpcalc.conversions.attack import true_positive_rate
+
+    assert guarantee.risk is not None
+    known = [(0.0, guarantee.risk.advantage), *((epsilon, delta) for delta, epsilon, _ in points)]
+    told = [(float(at), reached) for at, reached in guarantee.risk.tpr_at_fpr.items()]
+    mu = guarantee.mu if guarantee.mu_kind in ("exact", "upper") else None
+
+    def bound(rate: float) -> float:
+        # The best attack is a concave, rising curve of the rate: what holds at one rate bounds it at the others.
+        bounds = [reached * max(1.0, rate / at) for at, reached in told]
+        bounds += [true_positive_rate(epsilon, delta, rate) for epsilon, delta in known]
+        return min(bounds if mu is None else [*bounds, float(gdp_tradeoff(mu, rate))])
+
+    return bound
+
+
+def _sweep(result: Result) -> list[Chart]:
+    """ε of every bound along a swept parameter, the best one thick."""
+    rows = result.details.get("sweep")
+    if not rows or not result.records:
+        return []
+    first = result.records[0]
+    name = next(iter(first))
+    x = tuple(float(row[name]) for row in result.records)
+    best = tuple(row["epsilon"] for row in result.records)
+    columns = [column for column in first if column.startswith("epsilon ")]
+    others = {column.removeprefix("epsilon "): tuple(row[column] for row in result.records) for column in columns}
+    lines = [Line(label=_bound_name(label), x=x, y=y, main=False) for label, y in others.items() if y != best]
+    winners = [_bound_name(label) for label, y in others.items() if y == best]
+    lines.append(Line(label=winners[0] if winners else "the best", x=x, y=best))
+    request = result.details.get("request", {})
+    told = [f"{key.replace('_', ' ')} {request[key]}" for key in _TOLD if request.get(key) is not None and key != name]
+    return [
+        Chart(
+            title=f"ε of the last iterate against {name}",
+            subtitle=", ".join(told),
+            x_label=name,
+            y_label=f"ε at δ = {written(first['delta'])}",
+            lines=tuple(lines),
+            limit=result.budget.max_epsilon,
+        )
+    ]
+
+
+_TOLD = ("algorithm", "n", "batch_size", "sigma", "noise_multiplier", "clip", "lr", "delta")
+_BOUNDS = {"composition": "every iterate", "rdp": "last, Rényi", "optimal-shifts": "last, best shifts"}
+
+
+def _bound_name(label: str) -> str:
+    """What a bound is about, in place of its name in a paper."""
+    kind, _, theorem = label.partition(" ")
+    if kind == "shifted-interpolation":
+        return f"last, Theorem {theorem}" if theorem else "last iterate"
+    return _BOUNDS.get(kind, label)
+
+
+def _over_steps(result: Result) -> list[Chart]:
+    """A run step by step: who takes part, the clip, the loss, what each person lost."""
+    details = result.details
+    subtitle = _settings(result)
+    drawn = []
+    for key, title, label in _STEPS:
+        values = details.get(key)
+        if isinstance(values, (list, tuple)) and len(set(values)) > 1:
+            x = tuple(float(i + 1) for i in range(len(values)))
+            line = Line(label="", x=x, y=tuple(None if value is None else float(value) for value in values))
+            drawn.append(
+                Chart(title=title, subtitle=subtitle, x_label="step", y_label=label, lines=(line,), steps=True)
+            )
+    return [*_growth(result, subtitle), *drawn, *_individual(result, subtitle)] if result.command in _RUNS else []
+
+
+_RUNS = ("train", "filter")
+
+
+def _growth(result: Result, subtitle: str) -> list[Chart]:
+    """ε after so many steps of a run whose steps are all alike."""
+    guarantee = result.guarantee
+    entries = () if guarantee is None else guarantee.mechanisms
+    repeated = [entry for entry in entries if entry.get("count", 1) > 1]
+    if guarantee is None or not guarantee.delta or len(repeated) != 1:
+        return []
+    (steps,) = repeated
+    from dpcalc.spec.composition import Question, compose_entries
+    from dpcalc.spec.risk import listed_entries
+
+    total = int(steps["count"])
+    counts = sorted({max(1, total * i // 6) for i in range(1, 6)})
+    epsilons = []
+    for count in counts:
+        listed = tuple({**entry, "count": count} if entry is steps else entry for entry in entries)
+        part = replace(guarantee, mechanisms=listed)
+        epsilons.append(
+            compose_entries(listed_entries(part), Question(delta=guarantee.delta, tolerance=_TOLERANCE)).epsilon
+        )
+    line = Line(label="", x=(*map(float, counts), float(total)), y=(*epsilons, guarantee.epsilon))
+    label = f"ε at δ = {written(guarantee.delta)}"
+    limit = result.budget.max_epsilon
+    return [
+        Chart(title="ε after each step", subtitle=subtitle, x_label="step", y_label=label, lines=(line,), limit=limit)
+    ]
+
+
+_STEPS = (
+    ("loss_per_step", "Loss on the batch (sensitive)", "loss"),
+    ("clip_per_step", "Clip", "norm"),
+    ("active_per_step", "Records that take part (sensitive)", "records"),
+)
+
+
+def _individual(result: Result, subtitle: str) -> list[Chart]:
+    """The quantiles of what each person lost, under the limit."""
+    from dpcalc.filters.individual import QUANTILES
+
+    found = result.details.get("individual_epsilon")
+    if not isinstance(found, (list, tuple)) or len(found) != len(QUANTILES):
+        return []
+    line = Line(label="", x=tuple(100 * share for share in QUANTILES), y=tuple(found))
+    epsilon = None if result.guarantee is None else result.guarantee.epsilon
+    return [
+        Chart(
+            title="What each person lost (sensitive)",
+            subtitle=subtitle,
+            x_label="% of the records lost at most this",
+            y_label="individual ε",
+            lines=(line,),
+            limit=epsilon,
+        )
+    ]

@@ -1,0 +1,57 @@
+"""Help that fits the terminal, cuts nothing, and ends with an example that can be pasted."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcalc.cli.help import pasteable
+from dpcalc.cli.main import COMMANDS
+
+Run = Callable[..., Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*((name,) for name in COMMANDS if name != "ledger"), ("ledger", "spend"), ("ledger", "status")]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("command", PAGES, ids=" ".join)
+def test_help_fits_and_cuts_nothing(
+    dpcalc: Run, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = dpcalc(*command, "-h").out
+    assert max(map(len, text.splitlines())) <= columns
+    assert text.startswith(f"dpcalc {' '.join(command)} ")
+    assert not re.search(r"<bool>|<list|…\s|\w…$|╭", text.replace(", …", "").replace(",…", ""))
+    assert "Example:\n  dpcalc " in text
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize(
+    "command", [page for page in PAGES if page[0] not in ("verify", "ledger", "train")], ids=" ".join
+)
+def test_the_example_runs_as_it_is_pasted(
+    dpcalc: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...], columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    example = dpcalc(*command, "-h").out.partition("Example:\n")[2]
+    words = shlex.split(example.replace("\\\n", " "))
+    outcome = dpcalc(*words[1:])
+    assert outcome.code == 0, outcome.err
+
+
+def test_long_lines_are_continued_as_a_shell_reads_them() -> None:
+    line = "dpcalc compose --delta 1e-5 -m gaussian,noise_multiplier=4 --max-epsilon 3"
+    broken = pasteable(line, 40)
+    assert all(part.endswith("\\") for part in broken.splitlines()[:-1])
+    assert max(map(len, broken.splitlines())) <= 40
+    assert shlex.split(broken.replace("\\\n", " ")) == shlex.split(line)

@@ -1,0 +1,174 @@
+"""Pictures: the right curves, on axes that show them, drawn the same by Matplotlib and on a page."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import dpcalc as library
+from dpcalc.charts import Chart, Line, is_logarithmic, tick_text, ticks
+from dpcalc.render.drawing import as_svg
+from dpcalc.render.pictures import charts
+
+Run = Callable[..., Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def told(result: library.Result) -> Any:
+    return result._complete
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"), [([1, 7.9], False), ([1, 8], True), ([0, 100], False), ([-1, 50], False), ([], False)]
+)
+def test_an_axis_is_logarithmic_from_a_ratio_of_eight(values: list[float], expected: bool) -> None:
+    assert is_logarithmic(values) is expected
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (3, 97), (0.2, 0.9), (-4, 4), (0, 12345)])
+def test_ticks_are_round_and_inside(low: float, high: float) -> None:
+    found = ticks(low, high, logarithmic=False)
+    assert 2 <= len(found) <= 12
+    assert all(low - 1e-9 <= value <= high + 1e-9 for value in found)
+    assert tick_text(ticks(1e-10, 1e-2, logarithmic=True)[0]) == "1e-10"
+    assert all(1.5 <= value <= 60 for value in ticks(1.5, 60, logarithmic=True))
+
+
+def test_the_curve_of_a_gaussian_is_its_profile_and_the_attack_its_tradeoff() -> None:
+    curve, attack = charts(told(library.convert(gdp=1.3, delta=1e-6)))
+    for delta, epsilon in curve.lines[0].points():
+        assert epsilon == pytest.approx(float(library.gdp_epsilon(1.3, delta)), rel=2e-2)
+        assert epsilon >= float(library.gdp_epsilon(1.3, delta)) * (1 - 1e-9)
+    from dpcalc.conversions import gdp_tradeoff
+
+    for rate, reached in attack.lines[0].points():
+        assert reached >= float(gdp_tradeoff(1.3, rate)) * (1 - 1e-9)
+        assert reached <= float(gdp_tradeoff(1.3, rate)) * 1.01
+    assert curve.lines[0].marks[0][0] == 1e-6
+
+
+def test_an_attack_bound_is_concave_and_above_guessing() -> None:
+    result = library.compose(library.Laplace(scale=4, sensitivity=1, count=5), library.GDP(mu=0.3), delta=1e-6)
+    _, attack = charts(told(result))
+    points = attack.lines[0].points()
+    assert all(y >= x for x, y in points)
+    assert all(later >= earlier for (_, earlier), (_, later) in itertools.pairwise(points))
+    assert points[-1] == (1.0, 1.0)
+
+
+def test_a_band_lies_below_its_line() -> None:
+    run = library.DPSGD(noise_multiplier=1.1, rate=0.01, steps=400, sampling="poisson")
+    curve = charts(told(library.compose(run, delta=1e-5, max_epsilon=7)))[0]
+    line = curve.lines[0]
+    assert all(low <= high for low, high in zip(line.lower, line.y, strict=True))
+    assert curve.limit == 7
+
+
+def test_steps_stay_on_a_linear_axis_and_a_limit_is_drawn() -> None:
+    result = library.filter(ROOT / "examples" / "filter-norms.csv", filter="gdp", sigma=4, mu=1, delta=1e-5)
+    active, individual = charts(told(result))
+    assert not active.x_is_logarithmic()
+    assert active.lines[0].y == tuple(map(float, result.details["active_per_step"]))
+    assert individual.limit == result.epsilon
+
+
+def test_a_training_run_shows_how_epsilon_grows() -> None:
+    result = library.train(model="logistic", epochs=2, seed=5, epsilon=2)
+    growth = charts(told(result))[0]
+    heights = [y for _, y in growth.lines[0].points()]
+    assert growth.y_label == "ε at δ = 1e-5"
+    assert heights == sorted(heights)
+    assert heights[-1] == result.epsilon
+
+
+def test_of_a_sweep_the_best_line_is_the_main_one() -> None:
+    settings = {"algorithm": "cgd", "lr": 0.05, "clip": 5, "noise_multiplier": 3, "n": 60000, "batch_size": 1500}
+    loss = {"strong_convexity": 0.002, "smoothness": 2, "delta": 1e-5}
+    (chart,) = charts(told(library.sgd_bound(**settings, **loss, sweep="epochs=10:200:50")))
+    (main,) = [line for line in chart.lines if line.main]
+    for line in chart.lines:
+        assert all(best <= y for best, y in zip(main.y, line.y, strict=True) if y is not None)
+    assert main.x[-1] == 200
+    assert is_logarithmic(chart.y_values())
+    assert "cgd" in chart.subtitle
+
+
+def test_svg_is_well_formed_named_and_inside_its_frame() -> None:
+    gap = Line(label='a<b & "c"', x=(1.0, 2.0, 3.0, 50.0), y=(1.0, None, math.inf, 90.0), lower=(0.5, None, None, 80.0))
+    chart = Chart(
+        title="T & <t>",
+        x_label="x",
+        y_label="y",
+        lines=(gap, Line(label="o", x=(1.0, 50.0), y=(2.0, 88.0), main=False)),
+        limit=40.0,
+    )
+    root = ElementTree.fromstring(as_svg(chart))
+    assert root.get("role") == "img"
+    assert "T & <t>" in (root.get("aria-label") or "")
+    _, _, width, height = map(float, (root.get("viewBox") or "").split())
+    for path in root.iter("path"):
+        numbers = re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", path.get("d") or "")
+        assert numbers
+        assert all(0 <= float(x) <= width and 0 <= float(y) <= height for x, y in numbers)
+    labels = [float(text.get("y") or 0) for text in root.iter("text") if "end" in (text.get("class") or "")]
+    assert abs(labels[0] - labels[1]) >= 14, "names do not overlap"
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("convert", "--gdp", "1.2", "--delta", "1e-5"),
+        ("filter", str(ROOT / "examples" / "filter-norms.csv"), "--filter", "gdp", "--sigma", "4", "--mu", "1",
+         "--delta", "1e-5"),
+    ],
+    ids=["convert", "filter"],
+)  # fmt: skip
+def test_plot_writes_a_picture_whole(dpcalc: Run, tmp_path: Path, arguments: Any, suffix: str) -> None:
+    pytest.importorskip("matplotlib")
+    target = tmp_path / f"p{suffix}"
+    outcome = dpcalc(*arguments, "--plot", target)
+    assert outcome.code == 0, outcome.err
+    start = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[suffix]
+    assert target.read_bytes().startswith(start)
+    assert list(tmp_path.iterdir()) == [target]
+    assert (target.stat().st_mode & 0o077 == 0) is (arguments[0] == "filter")
+
+
+def test_a_picture_that_cannot_be_drawn_stops_before_any_work(dpcalc: Run, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    base = ("convert", "--gdp", "1", "--delta", "1e-5")
+    assert "--plot" in dpcalc(*base, "--plot", tmp_path / "x.gif").err
+    assert dpcalc(*base, "--plot", tmp_path / "x.gif").code == 2
+    assert dpcalc(*base, "--plot", tmp_path / "x.svg", "-o", tmp_path / "x.svg").code == 2
+    assert dpcalc(*base, "--plot", tmp_path / "none" / "x.svg").code in (2, 3)
+    assert not list(tmp_path.iterdir())
+
+
+def test_several_deltas_are_drawn_on_the_screen(dpcalc: Run) -> None:
+    screen = dpcalc("convert", "--gdp", "1", "--delta", "1e-3", "--delta", "1e-6", "--delta", "1e-9").out
+    bars = [line.count("█") for line in screen.splitlines() if "█" in line]
+    assert len(bars) == 3
+    assert bars == sorted(bars)
+    assert bars[-1] == 30
+
+
+def test_a_badge_is_what_shields_reads(dpcalc: Run) -> None:
+    import json
+
+    base = ("convert", "--gdp", "1", "--delta", "1e-5", "-f", "badge")
+    for limit, colour in (("9", "brightgreen"), ("1", "red")):
+        badge = json.loads(dpcalc(*base, "--max-epsilon", limit).out)
+        assert badge == {
+            "schemaVersion": 1, "label": "differential privacy", "message": "ε = 4.378, δ = 1e-5", "color": colour,
+        }  # fmt: skip
+    run = ("compose", "-m", "gdp,mu=1,guarantee=approximate", "--delta", "1e-5", "-f", "badge")
+    assert json.loads(dpcalc(*run).out)["color"] == "yellow"
