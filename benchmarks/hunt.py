@@ -1,11 +1,13 @@
 """Hunts for a false bound: random questions, answered a second time by code that shares nothing with the package.
 
-    python benchmarks/hunt.py --seconds 3600 --seed 1 [discrete] [gaussian] [fixed] [schedule] [filter]
+    python benchmarks/hunt.py --seconds 3600 --seed 1 [KIND ...]
 
 *discrete*: lists of randomised responses, declared (ε,δ), discrete Laplace noise, Poisson-sampled or not, enumerated in
 40 digits. *gaussian*: Poisson-sampled Gaussians (one kind or several), by a contour integral of their own, accurate to
-1e-8. *fixed*: one step of sampling without replacement, by its closed form. *schedule*: wide noise and rate schedules,
-by a convex minorant in rationals. *filter*: logs folded one record at a time in rationals. Not part of CI. Prints every
+1e-8. *fixed*: one step of sampling without replacement, by its closed form. *replaced*: one Poisson step under
+replace-one, against a record that turns into its opposite. *laplace*: one sampled Laplace step. *declared*: RDP at some
+orders, against Bernoulli pairs that keep to it, with the risk. *schedule*: wide noise and rate schedules, by a convex
+minorant in rationals. *filter*: logs folded one record at a time in rationals. Not part of CI. Prints every
 contradiction with its question, and how many of each kind were asked.
 """
 
@@ -257,6 +259,119 @@ def fixed_question(draw: random.Random) -> Check | None:
     return arguments, lambda result: judged(result, truth, 1e-12)
 
 
+# -- one sampled step, by closed forms -------------------------------------------------------------------------------
+
+
+def solved(profile: Callable[[Any], Any], delta: float) -> float:
+    """The least ε ≥ 0 with profile(ε) ≤ δ, by halving."""
+    if profile(mpmath.mpf(0)) <= delta:
+        return 0.0
+    low, high = mpmath.mpf(0), mpmath.mpf(1)
+    while profile(high) > delta:
+        low, high = high, 2 * high
+    for _ in range(70):
+        middle = (low + high) / 2
+        low, high = (middle, high) if profile(middle) > delta else (low, middle)
+    return float(high)
+
+
+def replaced_question(draw: random.Random) -> Check | None:
+    """(1−q)N(0,1) + qN(1/σ,1) against (1−q)N(0,1) + qN(−1/σ,1): attained, so above every lower bound too."""
+    sigma, rate = round(log_uniform(draw, 0.3, 8), 3), round(log_uniform(draw, 1e-3, 0.95), 4)
+    delta = log_uniform(draw, 1e-10, 0.2)
+    mu, q = 1 / mpmath.mpf(str(sigma)), mpmath.mpf(str(rate))
+
+    def profile(epsilon: Any) -> Any:
+        factor = (1 - q) / q * mpmath.exp(mu * mu / 2) * mpmath.sinh(epsilon / 2)
+        x = (epsilon / 2 + mpmath.asinh(factor)) / mu
+        both = (1 - q) * mpmath.ncdf(-x)
+        return both + q * mpmath.ncdf(mu - x) - mpmath.exp(epsilon) * (both + q * mpmath.ncdf(-mu - x))
+
+    truth = solved(profile, delta)
+    text = f"gaussian,noise_multiplier={sigma},sampling=poisson,rate={rate}"
+    arguments = ["compose", "--adjacency", "replace-one", "-m", text, "--delta", repr(delta)]
+    return arguments, lambda result: judged(result, truth, 1e-12)
+
+
+def laplace_question(draw: random.Random) -> Check | None:
+    """H(t) = q·H₀((t−1+q)/q), H₀(s) = 1 − √(s e^{−ε₀}) for |log s| ≤ ε₀, and 1 − t + tH(1/t) for adding."""
+    scale, rate = round(log_uniform(draw, 0.2, 5), 3), round(log_uniform(draw, 1e-3, 0.95), 4)
+    delta = log_uniform(draw, 1e-10, 0.2)
+    bound, q = 1 / mpmath.mpf(str(scale)), mpmath.mpf(str(rate))
+
+    def removed(t: Any) -> Any:
+        s = (t - 1 + q) / q
+        if s <= mpmath.exp(-bound):
+            return 1 - t
+        return q * (1 - mpmath.sqrt(s * mpmath.exp(-bound))) if s < mpmath.exp(bound) else mpmath.mpf(0)
+
+    def profile(epsilon: Any) -> Any:
+        t = mpmath.exp(epsilon)
+        return max(removed(t), 1 - t + t * removed(1 / t))
+
+    truth = solved(profile, delta)
+    text = f"laplace,scale={scale},sensitivity=1,sampling=poisson,rate={rate}"
+    return ["compose", "-m", text, "--delta", repr(delta)], lambda result: judged(result, truth, 1e-12)
+
+
+# -- declared curves, by Bernoulli pairs -----------------------------------------------------------------------------
+
+
+def bernoulli_within(bounds: list[tuple[Any, Any]], x: Any) -> Atoms:
+    """Ber(y) against Ber(x) with the largest y whose divergences, both ways, keep to the bounds."""
+
+    def divergence(order: Any, y: Any, z: Any) -> Any:
+        return mpmath.log(y**order * z ** (1 - order) + (1 - y) ** order * (1 - z) ** (1 - order)) / (order - 1)
+
+    low, high = mpmath.log(x / (1 - x)), mpmath.mpf(80)
+    for _ in range(90):
+        middle = (low + high) / 2
+        y = 1 / (1 + mpmath.exp(-middle))
+        keeps = all(max(divergence(a, y, x), divergence(a, x, y)) <= bound for a, bound in bounds)
+        low, high = (middle, high) if keeps else (low, middle)
+    y = 1 / (1 + mpmath.exp(-low))
+    return {mpmath.log(y / x): (y, x), mpmath.log((1 - y) / (1 - x)): (1 - y, 1 - x)}
+
+
+def true_positive_rate(atoms: Atoms, rate: Any) -> Any:
+    """Of the best test: the largest losses first, the last of them in part."""
+    p_sum = q_sum = mpmath.mpf(0)
+    for _, (p, q) in sorted(atoms.items(), key=lambda atom: -atom[0]):
+        if q_sum + q >= rate:
+            return p_sum + p * (rate - q_sum) / q
+        p_sum, q_sum = p_sum + p, q_sum + q
+    return p_sum
+
+
+def declared_question(draw: random.Random) -> Check | None:
+    orders = sorted({round(1 + log_uniform(draw, 0.1, 60), 3) for _ in range(draw.randint(1, 3))})
+    size, count = log_uniform(draw, 0.01, 3), draw.choice([1, 2, 5])
+    bounds = [round(size * draw.uniform(0.5, 2), 4) for _ in orders]
+    text = f"rdp,orders={orders},epsilons={bounds}".replace(" ", "")
+    known = [(mpmath.mpf(str(a)), mpmath.mpf(str(bound))) for a, bound in zip(orders, bounds, strict=True)]
+    pair = bernoulli_within(known, mpmath.mpf(log_uniform(draw, 1e-6, 0.5)))
+    if draw.random() < 0.4:
+        rate = round(log_uniform(draw, 0.01, 0.9), 4)
+        pair, text = mixed(pair, mpmath.mpf(str(rate))), f"{text},sampling=poisson,rate={rate}"
+    run = pair
+    for _ in range(count - 1):
+        run = product(run, pair)
+    directions, delta = (run, swapped(run)), log_uniform(draw, 1e-8, 0.3)
+    truth = float(max(epsilon_of(each, mpmath.mpf(delta)) for each in directions))
+
+    def check(result: dict[str, Any]) -> str | None:
+        if number(result["epsilon"]) < truth * (1 - 1e-12):
+            return f"upper bound {result['epsilon']!r} is below {truth!r}"
+        rates = (result.get("risk") or {}).get("tpr_at_fpr", {})
+        for rate, told in rates.items():
+            best = max(true_positive_rate(each, mpmath.mpf(rate)) for each in directions)
+            if told < best * (1 - mpmath.mpf("1e-12")):
+                return f"a true positive rate of {told!r} at {rate} is below {float(best)!r}"
+        return None
+
+    return ["compose", "-m", f"{text},count={count}", "--delta", repr(delta)], check
+
+
 # -- schedules, by rationals -----------------------------------------------------------------------------------------
 
 
@@ -348,6 +463,9 @@ def main() -> None:
             "discrete": discrete_question,
             "gaussian": gaussian_question,
             "fixed": fixed_question,
+            "replaced": replaced_question,
+            "laplace": laplace_question,
+            "declared": declared_question,
             "schedule": lambda draw: schedule_question(draw, folder),
             "filter": lambda draw: filter_question(draw, folder),
         }

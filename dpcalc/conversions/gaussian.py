@@ -7,7 +7,6 @@ overflows, and for small μ the difference is the integral of −R′ = 1 − xR
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ _SMALL_MU = 0.5
 # Rounding of exp, erfcx and of a itself, relative to δ; checked against mpmath in the tests.
 _DELTA_ROUNDING = 4e-13
 _EPSILON_ROUNDING = 2e-13
+_RHO_ROUNDING = 8e-16
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _LOG_SQRT_2PI = 0.5 * np.log(2 * np.pi)
@@ -129,8 +129,11 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
 
 def gdp_rho(mu: float) -> float:
-    """The ρ of ρ-zCDP, rounded up, that μ-GDP implies: μ²/2, the Rényi divergence of the Gaussian over its order."""
-    return math.nextafter(mu * mu / 2, math.inf)
+    """The ρ of ρ-zCDP, rounded up, that μ-GDP implies: μ²/2, the Rényi divergence of the Gaussian over its order.
+
+    Rounded by enough for a μ = 1/σ that is rounded itself, and for ρ times an order.
+    """
+    return mu * mu / 2 * (1 + _RHO_ROUNDING)
 
 
 def gdp_tradeoff(mu: float, false_positive_rate: ArrayLike) -> Any:

@@ -16,6 +16,8 @@ from dpcalc.arrays import Complexes, Floats
 from dpcalc.pairs.moments import ROUNDING, chord_excess, mixed_losses
 from dpcalc.rounding import NORMAL_TAIL, UNIT
 
+_POSITIVE = 2.0**-1022  # an edge that leaves an atom at 0 below it
+
 
 class Kin(NamedTuple):
     """Pairs of one kind differ by a size only, and their masses can be computed in one go: see `Pair.together`."""
@@ -251,8 +253,8 @@ class SymmetrisedPair(Pair):
     pair: Pair
 
     def masses(self, edges: Floats) -> tuple[Floats, Floats]:
-        above = np.append(np.maximum(edges, 0.0), np.inf)
-        below = np.append(np.maximum(-edges[::-1], 0.0), np.inf)
+        above = np.append(np.maximum(edges, _POSITIVE), np.inf)
+        below = np.append(np.maximum(-edges[::-1], _POSITIVE), np.inf)
         # `above` starts with an edge at 0 where some edge is not positive; the first cell is what lies below it.
         a_up, b_up = self._upper(above)
         b_down, a_down = self._upper(below)
@@ -268,11 +270,11 @@ class SymmetrisedPair(Pair):
     def _upper(self, edges_and_infinity: Floats) -> tuple[Floats, Floats]:
         """Masses of the cells between the edges, of losses above 0 only; the first cell reaches down to 0."""
         edges = edges_and_infinity[:-1]
-        a, b = self.pair.masses(np.concatenate(([0.0], edges)))
+        a, b = self.pair.masses(np.concatenate(([_POSITIVE], edges)))
         return a[1:], b[1:]
 
     def _positive(self) -> tuple[float, float]:
-        a, b = self.pair.masses(np.array([0.0]))
+        a, b = self.pair.masses(np.array([_POSITIVE]))
         return float(a[1]), float(b[1])
 
     def log_excess(self, powers: Floats, side: int = 0) -> Floats:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtri
 
 from dpcalc.conversions import gdp_delta, gdp_epsilon, gdp_mu, gdp_tradeoff
 
@@ -102,3 +103,15 @@ def test_tradeoff_touches_the_profile() -> None:
     """max (TPR − FPR) of the trade-off is δ at ε = 0."""
     rates = np.linspace(1e-6, 1 - 1e-6, 200001)
     assert np.max(gdp_tradeoff(1.0, rates) - rates) == pytest.approx(gdp_delta(1.0, 0.0), rel=1e-9)
+
+
+def test_tradeoff_is_never_below() -> None:
+    """TPR = Φ(Φ⁻¹(x) + μ), Φ⁻¹ solved for in 40 digits."""
+    rates = np.concatenate((np.geomspace(1e-200, 0.5, 25), 1 - np.geomspace(1e-9, 0.4, 10)))
+    for mu in (0.011, 0.7, 3.3):
+        for rate, found in zip(rates.tolist(), gdp_tradeoff(mu, rates).tolist(), strict=True):
+            with mpmath.workdps(40):
+                start = mpmath.mpf(float(ndtri(rate)))
+                quantile = mpmath.findroot(lambda z, x=rate: mpmath.log(mpmath.ncdf(z)) - mpmath.log(x), start)
+                exact = mpmath.ncdf(quantile + mpmath.mpf(mu))
+                assert exact <= found <= exact * (1 + mpmath.mpf("2e-12"))

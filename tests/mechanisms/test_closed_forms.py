@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpcalc.errors import InputError
 from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
@@ -156,3 +159,13 @@ def test_the_ends_of_doubles_are_refused_or_answered():
     with pytest.raises(InputError, match="noise_multiplier=1e-310"):
         Gaussian(noise_multiplier=1e-310)
     assert OncePerEpoch(base=Laplace(scale=1e-3)).pure_epsilon() == 1000.0
+
+
+@given(sigma=st.floats(1e-6, 1e6), order=st.floats(1.001, 1e4))
+def test_the_gaussians_divergences_are_above_exact_fractions(sigma: float, order: float) -> None:
+    exact = 1 / (2 * Fraction(sigma) ** 2)
+    mechanism = Gaussian(noise_multiplier=sigma)
+    rho, divergence = mechanism.zcdp(), float(mechanism.rdp(np.array([order]))[0])
+    assert rho is not None
+    assert exact <= Fraction(rho) <= exact * (1 + Fraction(2, 10**15))
+    assert Fraction(order) * exact <= Fraction(divergence)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 
+from dpcalc.mechanisms.randomized_response import KaryRandomizedResponse
 from dpcalc.pairs.base import MixturePair, ReversedPair, SymmetrisedPair
 from dpcalc.pairs.bounded_range import BoundedRangePair
+from dpcalc.pairs.discrete_gaussian import discrete_gaussian_pairs
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.laplace import LaplacePair
 from dpcalc.pairs.points import PointPair, pure_dp_pair
-from dpcalc.pairs.profile import pair_of_profiles
+from dpcalc.pairs.profile import pair_of_profiles, profile
 from dpcalc.pairs.stacked import stacks
 
 P, Q = np.array([0.2, 0.37, 0.4]), np.array([0.5, 0.3, 0.1])
@@ -55,6 +58,44 @@ def test_symmetrising_keeps_the_profile_above_zero_and_mirrors_it(pair):
         assert delta(both, epsilon) == pytest.approx(delta(mixed, epsilon), rel=1e-11, abs=1e-15)
         assert delta(ReversedPair(both), epsilon) == pytest.approx(delta(mixed, epsilon), rel=1e-11, abs=1e-15)
     assert isinstance(SymmetrisedPair(mixed).reversed(), SymmetrisedPair)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.004, 0.6])
+def test_symmetrising_counts_an_atom_at_zero_once(p):
+    """k-ary randomised response answers the same for both values with probability (k - 2)(1 - p)/(k - 1)."""
+    base = KaryRandomizedResponse(p=p, k=300).pairs()[0]
+    both = base.mixed(0.3).symmetrised()
+    for edges in (EDGES, EDGES[EDGES > 0], EDGES[EDGES < 0], np.array([0.0])):
+        for masses in both.masses(edges):
+            assert masses.sum() == pytest.approx(1, abs=1e-14)
+    for epsilon in (0.01, 0.2, 1.0):
+        assert delta(both, epsilon) == pytest.approx(delta(base.mixed(0.3), epsilon), rel=1e-11, abs=1e-15)
+
+
+@pytest.mark.parametrize(("mu", "rate"), [(0.07, 1.0), (0.4, 0.03), (1.3, 0.6), (6.0, 0.002)])
+def test_the_profile_of_a_sampled_gaussian_is_never_below_the_closed_form(mu, rate):
+    """H(t) = q·H_μ((t - 1 + q)/q) for removing, and 1 - t + tH(1/t) for adding."""
+
+    def removed(t):
+        base = (t - 1 + q) / q
+        return q * (mpmath.ncdf(m / 2 - mpmath.log(base) / m) - base * mpmath.ncdf(-m / 2 - mpmath.log(base) / m))
+
+    pair = GaussianPair(mu).mixed(rate)
+    losses = np.linspace(0.0, 6 * mu, 1200)[1:]
+    found = profile(pair, losses), profile(pair.reversed(), losses)
+    with mpmath.workdps(60):
+        m, q = mpmath.mpf(mu), mpmath.mpf(rate)
+        for j in range(0, losses.size, 37):
+            t = mpmath.exp(mpmath.mpf(float(losses[j])))
+            assert found[0][j] >= removed(t)
+            if 1 / t > 1 - q:
+                assert found[1][j] >= 1 - t + t * removed(1 / t)
+
+
+def test_what_is_beyond_a_table_is_at_infinity():
+    above, below = discrete_gaussian_pairs(1.7, 2)
+    assert 0 < above.at_infinity()[0] < 1e-200
+    assert below.at_infinity() == (0, 0)
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=repr)
