@@ -325,3 +325,42 @@ def test_transforms_equal_sums():
         for row in range(3):
             assert (got[row] <= exact[row]).all() if row == below else (got[row] >= exact[row]).all()
         assert np.abs(got - exact).max() < 1e-8
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("speck", [3e-18, 4e-17, 2e-15, 1e-12])
+def test_a_speck_that_rounding_hides_in_a_cell_is_paid_for(speck, direction):
+    """A cell with nearly all its mass at one end, and so little at the other that its mean does not show it."""
+    sign = 1 if direction == "remove" else -1
+    top, back = 0.37 * sign, -0.3 * sign
+    balance = speck * math.expm1(top) / -math.expm1(back)
+    losses = np.array([back, 0.0, top])
+    q = np.array([balance, 1 - balance - speck, speck])
+    order = np.argsort(losses)
+    pair = PointPair(losses[order], (q * np.exp(losses))[order], q[order])
+    law = discretise.discretised([pair], 0.4, ((-8, 8),))
+    detected = speck * math.exp(max(top, 0.0)) if direction == "remove" else speck
+    for epsilon in (0.1, 0.2, 0.3):
+        exact = detected * -math.expm1(epsilon - 0.37)
+        assert read.curve(law, direction, upper=True).delta(epsilon) >= exact * (1 - 1e-12)
+
+
+def test_every_coarsening_is_charged():
+    """Laws five grids apart meet on the coarser one: the finer one is split five times on the way."""
+    fine = discretise.discretised([GaussianPair(0.4)], 1e-3, ((-4096, 4096),))
+    coarse = discretise.discretised([GaussianPair(0.4)], 1e-3, ((0, 0),) * 5 + ((-8, 8),))
+    met = compose.product(fine, coarse)
+    charged = met.ledger.relative - fine.ledger.relative - coarse.ledger.relative
+    assert charged >= 5 * 2.0**-53 * coarsen.coarsening(1e-3, 0.5)
+
+
+def test_cutting_pays_for_long_sums_of_far_weights():
+    law = discretise.discretised([GaussianPair(1.0)], 1e-2, ((-2000, 2000),))
+    before = law.components[0].rows[0].copy()
+    after = coarsen.cut(law, 0, 1500, 1500)
+    losses = law.losses(0)
+    exact = sum(
+        Fraction(float(w)) * Fraction(math.exp(0.5 * (float(loss) - float(losses[1500]))))
+        for w, loss in zip(before[:1501], losses[:1501], strict=True)
+    )
+    assert Fraction(float(after.components[0].rows[0][0])) >= exact * (1 - Fraction(1, 2**50))

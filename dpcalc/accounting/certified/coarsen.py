@@ -26,6 +26,11 @@ def to_next_grid(component: Component, step: float, tilt: float) -> Component:
     return Component(component.start // RATIO, rows)
 
 
+def coarsening(step: float, tilt: float) -> float:
+    """How many units of rounding a weight is off by after `to_next_grid`: of shares, exponentials and sums."""
+    return 64 + 8 * (1 + abs(tilt)) * RATIO * step
+
+
 @lru_cache(maxsize=512)
 def _splits(step: float, tilt: float) -> Floats:
     """Per row and fine point, what goes to the lower and to the upper coarse point, in the scale of the rows.
@@ -59,7 +64,7 @@ def coarsened(law: Law, k: int, left: int, right: int) -> Law:
         components[k + 1] = moved
     if left + right < part.size:
         components[k] = Component(part.start + left, part.rows[..., left : part.size - right])
-    ledger = law.ledger.plus(relative=law.batch * accumulated(3 * RATIO))
+    ledger = law.ledger.plus(relative=law.batch * accumulated(coarsening(law.step_of(k), law.tilt)))
     return replace(law, components=dict(sorted(components.items())), ledger=ledger)
 
 
@@ -73,7 +78,9 @@ def cut(law: Law, k: int, left: int, right: int) -> Law:
     left = min(max(left, 0), part.size)
     right = min(max(right, 0), part.size - left)
     losses, upper = law.losses(k), part.rows[..., UPPER, :]
-    rounding = 1 + 2 * law.ledger.relative + accumulated(2 * (left + right) * law.batch + 16)
+    span = float(np.abs(losses).max()) * (1 + abs(law.tilt)) + abs(law.scale)
+    summed = accumulated(2 * (left + right) * law.batch + 16 + 8 * span)
+    rounding = 1 + 2 * (law.ledger.relative + summed)
     components = dict(law.components)
     stays = slice(left, part.size - right)
     infinite, zero = 0.0, 0.0
@@ -83,15 +90,17 @@ def cut(law: Law, k: int, left: int, right: int) -> Law:
         below, above = losses[:left] - first, losses[part.size - right :] - last
         # wX^τ at x becomes w(x/x₁)·x₁^τ at x₁, or w·x₂^τ at x₂.
         with np.errstate(over="ignore", invalid="ignore"):
-            rows[..., UPPER, 0] += (upper[..., :left] * np.exp((1 - law.tilt) * below)).sum(axis=-1)
-            rows[..., UPPER, -1] += (upper[..., part.size - right :] * np.exp(-law.tilt * above)).sum(axis=-1)
+            moved = (upper[..., :left] * np.exp((1 - law.tilt) * below)).sum(axis=-1)
+            rows[..., UPPER, 0] += moved * (1 + 2 * summed)
+            moved = (upper[..., part.size - right :] * np.exp(-law.tilt * above)).sum(axis=-1)
+            rows[..., UPPER, -1] += moved * (1 + 2 * summed)
         components[k] = Component(part.start + left, rows)
         zero = _mass(law, "add", losses[:left], upper[..., :left])
         infinite = _mass(law, "remove", losses[part.size - right :], upper[..., part.size - right :])
     else:
         del components[k]
         zero, infinite = (_mass(law, direction, losses, upper) for direction in _SIDES)
-    ledger = law.ledger.plus(infinite=infinite * rounding, zero=zero * rounding, relative=law.batch * accumulated(16))
+    ledger = law.ledger.plus(infinite=infinite * rounding, zero=zero * rounding, relative=law.batch * accumulated(4))
     return replace(law, components=components, ledger=ledger)
 
 

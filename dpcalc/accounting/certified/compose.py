@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpcalc.accounting.certified.coarsen import to_next_grid
+from dpcalc.accounting.certified.coarsen import coarsening, to_next_grid
 from dpcalc.accounting.certified.convolve import SHORT, convolved
-from dpcalc.accounting.certified.law import RATIO, UPPER, Component, Direction, Law
+from dpcalc.accounting.certified.law import UPPER, Component, Direction, Law
 from dpcalc.accounting.certified.ledger import Ledger
 from dpcalc.rounding import SMALLEST_NORMAL, accumulated
 
-_PER_COARSENING = 3 * RATIO
 _PER_PRODUCT = 16
 _SMALL_POWER = 8  # rows whose total is within 2^±8 are left as they are
 
@@ -44,7 +43,8 @@ def product(x: Law, y: Law, *, short: int = SHORT, worse: Direction = "remove") 
                 out, direct = convolved(a, b, x.step_of(k) * (1 + abs(x.tilt)), short=short, worse=worse)
                 lower = lower if direct else lower & {worse}
                 components[k] = out.plus(components.get(k))
-                terms += min(a.size, b.size) + _PER_COARSENING
+                terms += min(a.size, b.size)
+        terms += 2 * coarsening(x.step_of(k), x.tilt)  # both laws may be coarsened on the way to the next grid
         last = k == max((*x.components, *y.components))
         fine_x = None if up_x is None or last else to_next_grid(up_x, x.step_of(k), x.tilt)
         fine_y = fine_x if x is y else None if up_y is None or last else to_next_grid(up_y, x.step_of(k), x.tilt)

@@ -19,7 +19,10 @@ _UNKNOWN = 1e-6  # lower cells whose relative error is larger are ignored
 _FAINTEST = 8 * SMALLEST_NORMAL  # what a weight below the normal range may have lost
 _OUTSIDE = 1e-12  # of what is spared by splitting, for the rounding of the points
 _REST = 1e-9  # of the mass, in cells that are charged by themselves
+_LEAST_SHARE = 0.01  # cells whose mean is nearer than this to an end, relative to the width, are charged by themselves
 _POINTS = 8  # a point i·step and its logarithm are rounded a few times, relative to log X
+
+_DIRECT, _LARGEST_LOGARITHM = 600.0, 745.0  # exponents that may be multiplied by; |log| of the smallest number
 
 Spans = tuple[tuple[int, int], ...]
 """Index ranges on the grids 0, 1, …: each inside the next; grid k is used outside the range of grid k - 1."""
@@ -63,8 +66,9 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans, tilt: float = 
     }
     if len(pairs) == 1:
         components = {k: Component(part.start, part.rows[0]) for k, part in components.items()}
-    # e^{τℓ} is off by |τℓ| units and those of the exponential; powers of two are exact.
-    tilted = len(pairs) * accumulated(4 * (1 + abs(tilt)) * float(np.abs(layout.edges).max()) + 32)
+    # e^{τℓ} is off by |τℓ| units and those of the exponential, and so is the way through logarithms; L10.
+    exponent = (1 + abs(tilt)) * float(np.abs(layout.edges).max())
+    tilted = len(pairs) * accumulated(4 * exponent + 32 + (0 if exponent < _DIRECT else 8 * _LARGEST_LOGARITHM))
     ledger = Ledger(infinite, zero, _FAINTEST, relative + tilted, slack + tilted, shift)
     return Law(step, dict(sorted(components.items())), ledger, len(pairs), tilt=tilt)
 
@@ -133,8 +137,11 @@ def _split(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[tuple[Flo
     """Weights on the lower and the upper point of each cell, and what they may be off by in relation and in place.
 
     A cell of Q-mass b and mean ratio Z = p/b is known up to a factor 1 ± ρ of b and e^{±η} of X = 1 - q + qZ, the
-    rounding of points included. What most cells have of either is charged to all; a cell with more, as in the tails,
-    has its weights raised instead: b(ρ + Xη/gap) more on both points is more than any such error moves (L2, L9).
+    rounding of points included. A mean that divides its cell as θ : 1 - θ and is off by e^{±η} is made up for by moving
+    both points by η/θ for remove and η/(1 - θ) for add: less would not do for a mean at the end of its cell, where the
+    other end may hold a speck of mass that rounding hides. What most cells have of ρ and of these is charged to all; a
+    cell with more, as in the tails or with an atom on a point, has its weights raised instead: b(ρ + Xη/gap) more on
+    both points is more than any such error moves (L2, L9).
     """
     low, high = z[:, :-1], z[:, 1:]
     gap = high - low
@@ -146,22 +153,27 @@ def _split(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[tuple[Flo
         rho = np.where(b > 0, cells.q_error / b, 0.0)
         eta = np.where(cells.p > 0, cells.p_error / cells.p, 0.0) + rho + 32 * UNIT
         eta = np.where(mean > 0, eta * (q * mean / (1 - q + q * mean)), 0.0)
-    eta = eta + _POINTS * UNIT * np.maximum(np.abs(edges[:-1]), np.abs(edges[1:]))
-    common_rho, common_eta = (_common(values, b * (1 + mean)) for values in (rho, eta))
+    far = np.maximum(np.abs(edges[:-1]), np.abs(edges[1:]))
+    share = np.minimum(mean - low, high - mean) / gap
+    needed = np.where(share > _LEAST_SHARE, (eta + _POINTS * UNIT * far) / np.maximum(share, _LEAST_SHARE), np.inf)
+    common_rho, common_eta = (_common(values, b * (1 + mean)) for values in (rho, needed))
     further = np.maximum(np.abs(low), high)
-    raised = cells.q_error + (cells.p_error + cells.q_error * further + _POINTS * UNIT * b * (further + 1 / q)) / gap
-    more = np.where((rho > common_rho) | (eta > common_eta), raised, 0.0)
+    points = _POINTS * UNIT * (1 + far) * b * (further + 1 / q)
+    raised = cells.q_error + (cells.p_error + cells.q_error * further + points) / gap
+    more = np.where((rho > common_rho) | (needed > common_eta), raised, 0.0)
     weights = b * ((high - mean) / gap) + more, b * ((mean - low) / gap) + more
     return weights, float(common_rho.sum()), float(common_eta.sum())
 
 
 def _common(values: Floats, weights: Floats) -> Floats:
-    """For each row, a bound of a value in nearly all of its weight: any choice is sound."""
+    """For each row, a bound of a value in nearly all of its weight that has a finite one: any choice is sound."""
+    weights = np.where(np.isfinite(values), weights, 0.0)
     order = np.argsort(-values, axis=-1)
     beyond = np.cumsum(np.take_along_axis(weights, order, axis=-1), axis=-1) <= _REST
     sorted_values = np.take_along_axis(values, order, axis=-1)
     first = np.minimum(beyond.sum(axis=-1), values.shape[-1] - 1)
-    return np.asarray(sorted_values[np.arange(len(values)), first][:, None])
+    found = sorted_values[np.arange(len(values)), first]
+    return np.asarray(np.where(np.isfinite(found), found, 0.0)[:, None])
 
 
 def _known(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) -> tuple[Floats, Floats, float]:
@@ -198,9 +210,16 @@ def _component(
             rows[:, row, at + 1 : at + count + 1] += np.where(named_up, masses, 0.0)
     losses = (start + np.arange(size)) * (step * float(RATIO) ** k)
     for row, power in ((UPPER, tilt), (P_LOWER, tilt - 1), (Q_LOWER, tilt)):
-        with np.errstate(divide="ignore", over="ignore"):
-            rows[:, row] = np.exp(np.log(rows[:, row]) + power * losses)
+        rows[:, row] = _scaled(rows[:, row], np.asarray(power * losses, dtype=np.float64))
     rows[:, UPPER] += _FAINTEST
     if not np.isfinite(rows).all():
         raise OverflowError("weights beyond the range of doubles")
     return Component(start, rows)
+
+
+def _scaled(masses: Floats, exponents: Floats) -> Floats:
+    """Masses times e^exponent; through logarithms where the factor alone would leave the range of doubles."""
+    if float(np.abs(exponents).max()) < _DIRECT:
+        return masses * np.exp(exponents)
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.asarray(np.exp(np.log(masses) + exponents))
