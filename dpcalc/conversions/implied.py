@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import numpy as np
-
 from dpcalc.errors import InputError
 from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee
 from dpcalc.notions import ApproximateDP, Notion
@@ -38,8 +36,8 @@ def convert(
     elif epsilon is not None:
         delta = notion.delta(epsilon)
     exact = (epsilon if asks == "epsilon" else delta) if notion.exact else None
-    at = np.array(sorted({*DEFAULT_ORDERS, *orders}), dtype=np.float64)
-    rdp = tuple((float(a), float(e)) for a, e in zip(at, notion.rdp(at), strict=True) if math.isfinite(e))
+    at = sorted({*map(float, DEFAULT_ORDERS), *map(float, orders)})
+    rdp = tuple((a, e) for a, e in zip(at, notion.rdp(at), strict=True) if math.isfinite(e))
     beyond = sorted(set(orders) - {a for a, _ in rdp})
     if beyond and rdp:
         warnings.append(f"RDP is not given at order {beyond[0]:g}: nothing is known beyond the orders that were given.")
