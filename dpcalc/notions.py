@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpcalc import conversions
+from dpcalc.conversions.gaussian import THEOREM
 from dpcalc.conversions.ranges import expect
 from dpcalc.errors import InputError
 from dpcalc.guarantee import MuKind
@@ -38,7 +39,7 @@ class Notion(ABC):
 
     name: ClassVar[str]
     theorem: ClassVar[str]
-    exact: ClassVar[bool]
+    accountant: ClassVar[str] = "conversion"
     mu_kind: ClassVar[MuKind | None] = None
 
     def mu(self) -> float | None:
@@ -60,6 +61,10 @@ class Notion(ABC):
     @abstractmethod
     def delta(self, epsilon: float) -> float:
         """δ at ε."""
+
+    def lower(self, *, delta: float | None = None, epsilon: float | None = None) -> float | None:  # noqa: ARG002
+        """A lower bound on ε at δ, or on δ at ε, of the worst mechanism described; None where it is not known."""
+        return None
 
     @abstractmethod
     def true_positive_rate(self, false_positive_rate: float) -> float:
@@ -88,8 +93,8 @@ class GaussianDP(Notion):
 
     parameter: float
     name = "μ-GDP"
-    theorem = "Dong, Roth, Su (2022), Corollary 2.13: exact (ε,δ) profile of μ-GDP"
-    exact = True
+    theorem = THEOREM
+    accountant = "gdp"
     mu_kind = "exact"
 
     def __post_init__(self) -> None:
@@ -110,6 +115,9 @@ class GaussianDP(Notion):
     def delta(self, epsilon: float) -> float:
         return float(conversions.gdp_delta(self.parameter, epsilon))
 
+    def lower(self, *, delta: float | None = None, epsilon: float | None = None) -> float:
+        return conversions.gdp_lower(self.parameter, delta=delta, epsilon=epsilon)
+
     def true_positive_rate(self, false_positive_rate: float) -> float:
         return float(conversions.gdp_tradeoff(self.parameter, false_positive_rate))
 
@@ -124,7 +132,6 @@ class _Renyi(Notion):
     """What the notions that bound a Rényi curve have in common."""
 
     theorem = "RDP to (ε,δ): the Bernoulli pairs within it (exact at the orders given), and the best over real orders"
-    exact = False
 
     @abstractmethod
     def largest_order(self) -> float:
@@ -273,7 +280,6 @@ class ApproximateDP(Notion):
     at_delta: float = 0.0
     name = "(ε,δ)-DP"
     theorem = "Kairouz, Oh, Viswanath (2015): the worst case is randomised response that fails with probability δ"
-    exact = True
     mu_kind = "upper"
 
     def __post_init__(self) -> None:
@@ -287,7 +293,7 @@ class ApproximateDP(Notion):
         return None if self.at_delta else conversions.pure_dp_rho(self.at_epsilon)
 
     def rdp(self, orders: Sequence[float]) -> list[float]:
-        return [math.inf if self.at_delta else conversions.pure_dp_rdp(self.at_epsilon, order) for order in orders]
+        return [math.inf if self.at_delta else conversions.pure_dp_rdp_at(self.at_epsilon, order) for order in orders]
 
     def epsilon(self, delta: float) -> float | None:
         epsilon = conversions.dp_epsilon(self.at_epsilon, self.at_delta, delta)
@@ -295,6 +301,9 @@ class ApproximateDP(Notion):
 
     def delta(self, epsilon: float) -> float:
         return conversions.dp_delta(self.at_epsilon, self.at_delta, epsilon)
+
+    def lower(self, *, delta: float | None = None, epsilon: float | None = None) -> float | None:
+        return self.epsilon(delta) if delta is not None else None if epsilon is None else self.delta(epsilon)
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
         return conversions.dp_true_positive_rate(self.at_epsilon, self.at_delta, false_positive_rate)

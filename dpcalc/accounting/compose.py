@@ -16,7 +16,8 @@ from dpcalc.accounting.contour import contour_through
 from dpcalc.accounting.gaussian import composed_mu, is_exactly_gaussian
 from dpcalc.accounting.loss_distribution import Bounds, LossDistribution, probability_out_of_range
 from dpcalc.accounting.renyi import composed_rdp, composed_rho, rdp_upper_delta, rdp_upper_epsilon
-from dpcalc.conversions import gdp_delta, gdp_epsilon
+from dpcalc.conversions import gdp_delta, gdp_epsilon, gdp_lower
+from dpcalc.conversions.gaussian import THEOREM as GDP_THEOREM
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee, MuKind, Status, common_adjacency
 from dpcalc.mechanisms.base import Mechanism
@@ -32,7 +33,7 @@ ACCOUNTANTS: tuple[Accountant, ...] = ("auto", "gdp", "rdp", "pld", "clt")
 _MOST_IN_CONTOUR = 200
 
 _THEOREMS = {
-    "gdp": "Gaussian differential privacy: μ² adds (Dong, Roth, Su 2022, Corollary 2)",
+    "gdp": GDP_THEOREM,
     "rdp": "Rényi differential privacy, summed per order, best real order (Mironov 2017; Canonne et al. 2020)",
     "pld": "privacy-loss distributions of dominating pairs, every error counted (Zhu, Dong, Wang 2022, Theorem 10)",
     "clt": "central limit theorem for privacy losses (Dong, Roth, Su 2022, Theorem 5): an approximation",
@@ -178,7 +179,7 @@ def _by_gdp(parts: Parts, question: _Question) -> _Answer:
         raise InputError(f"accountant gdp: no finite GDP parameter is known for {', '.join(names)}.")
     upper = _gdp_value(mu, question)
     if is_exactly_gaussian(parts):
-        lower = _gdp_value(mu * (1 - 1e-12), question) * (1 - 2e-12)
+        lower = gdp_lower(mu, delta=question.delta, epsilon=question.epsilon)
         return _Answer("gdp", upper, lower, upper)
     return _Answer("gdp", upper, None, None)
 

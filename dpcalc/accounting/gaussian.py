@@ -18,6 +18,8 @@ def composed_mu(parts: Sequence[tuple[Mechanism, int]]) -> float | None:
         if mu is None:
             return None
         squares.append(count * mu * mu)
+    if len(parts) == 1 and parts[0][1] == 1:
+        return mu
     return sqrt(fsum(squares)) * (1 + _ROUNDING)
 
 

@@ -31,6 +31,10 @@ COMMANDS = {
 
 INTERRUPTED = 130
 
+# More threads make the small matrices of accounting no faster and take up to three times the processor time.
+_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_SET_BY_USER = (*_THREADS, "OMP_NUM_THREADS", "GOTO_NUM_THREADS", "BLIS_NUM_THREADS")
+
 _HELP = """dpcalc: what do these differentially private mechanisms cost?
 
 {commands}
@@ -57,6 +61,8 @@ class LazyGroup(TyperGroup):
         name, stand_in, rest = super().resolve_command(ctx, args)
         if stand_in is None or name is None:
             return name, stand_in, rest
+        if name != "train":
+            _take_one_thread()
         word = name.replace("-", "_")
         command: typer.Typer = getattr(import_module(f"dpcalc.cli.{word}"), word)
         return name, typer.main.get_command(command), rest
@@ -68,6 +74,12 @@ class LazyGroup(TyperGroup):
         room = shutil.get_terminal_size().columns
         fitted = (textwrap.fill(line, room, subsequent_indent=" " * (wide + 4)) for line in text.splitlines())
         return streams.spelt("\n".join(fitted))
+
+
+def _take_one_thread() -> None:
+    """Let linear algebra, not yet loaded, use one thread, unless somebody has said how many."""
+    if "numpy" not in sys.modules and not any(name in os.environ for name in _SET_BY_USER):
+        os.environ.update(dict.fromkeys(_THREADS, "1"))
 
 
 # Plain help at the top: `dpcalc --help` must not wait for Rich. Each command has its own, drawn by Rich.

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpcalc.conversions.gaussian import gdp_delta, gdp_epsilon, gdp_mu, gdp_rho, gdp_tradeoff
+    from dpcalc.conversions.gaussian import gdp_delta, gdp_epsilon, gdp_lower, gdp_mu, gdp_rho, gdp_tradeoff
     from dpcalc.conversions.pure import (
         dp_delta,
         dp_epsilon,
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         laplace_rho,
         pure_dp_mu,
         pure_dp_rdp,
+        pure_dp_rdp_at,
         pure_dp_rho,
     )
     from dpcalc.conversions.renyi import (
@@ -40,6 +41,7 @@ __all__ = [
     "dp_true_positive_rate",
     "gdp_delta",
     "gdp_epsilon",
+    "gdp_lower",
     "gdp_mu",
     "gdp_rho",
     "gdp_tradeoff",
@@ -48,6 +50,7 @@ __all__ = [
     "laplace_rho",
     "pure_dp_mu",
     "pure_dp_rdp",
+    "pure_dp_rdp_at",
     "pure_dp_rho",
     "rdp_between",
     "rdp_curve_delta",

@@ -1,6 +1,6 @@
 """Gaussian differential privacy to and from (ε,δ), exact and rounded to the safe side.
 
-With a = ε/μ − μ/2 and b = ε/μ + μ/2 the privacy profile is δ = Φ(−a) − e^ε Φ(−b) (Dong, Roth, Su, Corollary 2.13).
+With a = ε/μ − μ/2 and b = ε/μ + μ/2 the privacy profile is δ = Φ(−a) − e^ε Φ(−b) (Dong, Roth, Su 2022, Corollary 1).
 Since φ(a) = e^ε φ(b), it is φ(a)·(R(a) − R(b)) with the Mills ratio R = Φ(−x)/φ(x): nothing overflows, and the
 difference is taken without cancellation. a is worked out in integers: it is the difference of two numbers that may
 agree in all their digits, and a²/2 is an exponent.
@@ -30,6 +30,13 @@ from dpcalc.rounding import FUNCTION, UNIT
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
+    from dpcalc.arrays import Floats
+
+THEOREM = "Gaussian differential privacy: μ² adds, and gives δ at every ε (Dong, Roth, Su 2022, Corollaries 1 and 2)"
+
+# gdp_epsilon and gdp_delta are above the truth by less than this much of μ is worth, and of themselves.
+_SHADE = 1e-12
 
 # Beyond this a, δ is 0 or 1 to all digits of all doubles, and a² is within their range.
 _FAR = 1e100
@@ -73,7 +80,8 @@ def _delta(mu: float, epsilon: float) -> float:
     return min(math.exp(-exponent) * math.exp(term) * (1 + 4 * FUNCTION) + 2 * SMALLEST, 1.0)
 
 
-def _epsilon(mu: float, delta: float) -> float:
+def _epsilon(mu: float, delta: float, near: float | None = None) -> float:
+    """ε at δ, looked for from `near` if it is given, which changes the last digits at most."""
     if mu == 0:
         return 0.0
     target = math.log(delta) * (1 + FUNCTION)
@@ -82,11 +90,27 @@ def _epsilon(mu: float, delta: float) -> float:
         exponent, term, slope = _log_profile(mu, epsilon)
         return (term - exponent) + 2 * UNIT * exponent - target, slope
 
-    if excess(0.0)[0] <= 0:
+    if not near and excess(0.0)[0] <= 0:
         return 0.0
     # δ ≤ Φ(−a) ≤ ½·e^(−a²/2)
     enough = (mu * (mu / 2) + mu * math.sqrt(-2 * target)) * (1 + 8 * UNIT)
-    return least(excess, 0.0, enough) if enough < math.inf else math.inf
+    return least(excess, 0.0, enough, near) if enough < math.inf else math.inf
+
+
+def _near(mu: Floats, delta: Floats) -> Floats:
+    """Where to look for the ε of many μ and δ, 0 for no idea: Newton's method on the plain formula; no bound."""
+    import numpy as np
+    from scipy.special import erf, log_ndtr
+
+    with np.errstate(all="ignore"):
+        target = np.log(delta)
+        epsilon = mu * (mu / 2 + np.sqrt(-2 * target))
+        for _ in range(6):
+            left, right = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+            log_delta = left + np.log1p(-np.exp(right - left))
+            epsilon = epsilon + (log_delta - target) * np.exp(log_delta - right)
+    surely_positive = erf(mu / math.sqrt(8)) > delta * (1 + 1e-9)
+    return np.where(np.isfinite(epsilon) & surely_positive, epsilon, 0.0)
 
 
 def _true_positive_rate(mu: float, rate: float) -> float:
@@ -97,12 +121,14 @@ def _true_positive_rate(mu: float, rate: float) -> float:
 
 
 def _each(function: Callable[..., float], *values: ArrayLike) -> Any:
-    """A function of numbers at arrays, element by element: the same digits, alone or among others."""
+    """A function of numbers, at numbers or at arrays element by element."""
     if all(isinstance(value, (int, float)) for value in values):
         return function(*map(float, values))  # type: ignore[arg-type]
     import numpy as np
 
     arrays = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in values))
+    if function is _epsilon:
+        arrays = (*arrays, _near(*arrays))
     found = [function(*row) for row in zip(*(array.ravel().tolist() for array in arrays), strict=True)]
     return np.array(found).reshape(arrays[0].shape) if arrays[0].ndim else found[0]
 
@@ -122,6 +148,13 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Any:
     expect("mu", mu, NON_NEGATIVE)
     expect("delta", delta, PROBABILITY)
     return _each(_epsilon, mu, delta)
+
+
+def gdp_lower(mu: float, *, delta: float | None = None, epsilon: float | None = None) -> float:
+    """Lower bound on ε at δ, or on δ at ε, of the Gaussian mechanism that is μ-GDP and no more."""
+    less = mu * (1 - _SHADE)
+    value: float = gdp_delta(less, epsilon or 0.0) if delta is None else gdp_epsilon(less, delta)
+    return value * (1 - 2 * _SHADE)
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:

@@ -29,13 +29,15 @@ def convert(
         notion = notion.group(group)
     warnings = list(notion.reasons())
     asks: Literal["epsilon", "delta"] = "epsilon" if epsilon is None else "delta"
+    lower: float | None = None
     if delta is not None:
         epsilon = notion.epsilon(delta) if delta > 0 or isinstance(notion, ApproximateDP) else math.inf
         if epsilon is None:
             warnings.append(f"ε is not given: {notion.name} says nothing at δ = {delta:g}, below its own δ.")
+        elif math.isfinite(epsilon):
+            lower = notion.lower(delta=delta)
     elif epsilon is not None:
-        delta = notion.delta(epsilon)
-    exact = (epsilon if asks == "epsilon" else delta) if notion.exact else None
+        delta, lower = notion.delta(epsilon), notion.lower(epsilon=epsilon)
     at = sorted({*map(float, DEFAULT_ORDERS), *map(float, orders)})
     rdp = tuple((a, e) for a, e in zip(at, notion.rdp(at), strict=True) if math.isfinite(e))
     beyond = sorted(set(orders) - {a for a, _ in rdp})
@@ -45,14 +47,14 @@ def convert(
     guarantee = Guarantee(
         adjacency=adjacency,
         status="certified",
-        accountant="conversion",
+        accountant=notion.accountant,
         theorem=notion.theorem,
         epsilon=epsilon,
         delta=delta,
         asks=asks,
-        epsilon_lower=exact if asks == "epsilon" else None,
-        epsilon_estimate=exact if asks == "epsilon" else None,
-        delta_lower=exact if asks == "delta" else None,
+        epsilon_lower=lower if asks == "epsilon" else None,
+        epsilon_estimate=epsilon if asks == "epsilon" and lower is not None else None,
+        delta_lower=lower if asks == "delta" else None,
         mu=mu,
         mu_kind=None if mu is None else notion.mu_kind,
         rho=notion.rho(),

@@ -129,8 +129,8 @@ def centre_above(probability: float) -> float:
     """The smallest z found that surely has P(|N| ≤ z) = erf(z/√2) at least a probability < ½."""
 
     def excess(z: float) -> tuple[float, float]:
-        inside = math.erf(z / _SQRT_2) * (1 - ERFC - 4 * UNIT)
-        return probability - inside, -math.exp(-z * z / 2) / _SQRT_HALF_PI
+        inside = math.erf(z / _SQRT_2) * (1 - ERFC - FUNCTION - 8 * UNIT)
+        return math.log(probability / inside), -math.exp(-z * z / 2) / (_SQRT_HALF_PI * inside)
 
     return least(excess, 0.0, 2 * _SQRT_HALF_PI * probability) if probability > 0 else 0.0
 
@@ -143,12 +143,12 @@ def probability_below(x: float) -> float:
     return min(1.0, 1 - math.exp(value - error) * (1 - FUNCTION) + UNIT)
 
 
-def least(excess: Callable[[float], tuple[float, float]], low: float, high: float) -> float:
+def least(excess: Callable[[float], tuple[float, float]], low: float, high: float, near: float | None = None) -> float:
     """The smallest x found in [low, high] with excess(x) ≤ 0; `high` must have it, and it is returned at worst.
 
-    `excess` tells its slope too, and is steep or exact to 32 UNIT: Newton's method steers, a bracket decides.
+    `excess`, a difference of logarithms, tells its slope too: Newton's method steers, a bracket decides.
     """
-    guess = high
+    guess = near if near is not None and low < near < high else high
     for _ in range(200):
         value, slope = excess(guess)
         near = 32 * UNIT * max(abs(slope * guess), 1.0)

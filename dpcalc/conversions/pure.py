@@ -16,6 +16,8 @@ from dpcalc.rounding import FUNCTION
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from dpcalc.arrays import Floats
+
 _ROUNDING = 1e-14
 UNIT = Range(low=0, high=1)
 
@@ -28,20 +30,23 @@ def pure_dp_mu(epsilon: float) -> float:
     return 2 * tail_above(-(epsilon + math.log1p(math.exp(-epsilon))) * (1 + 2 * FUNCTION))
 
 
-def pure_dp_rdp(epsilons: ArrayLike, orders: ArrayLike) -> Any:
+def pure_dp_rdp(epsilons: ArrayLike, orders: ArrayLike) -> Floats:
     """Upper bounds on the RDP of every ε-DP mechanism: log(cosh((α−½)ε)/cosh(ε/2))/(α−1), without cancellation."""
-    expect("epsilon", epsilons, NON_NEGATIVE)
-    expect("orders", orders, RENYI_ORDER)
-    if isinstance(epsilons, (int, float)) and isinstance(orders, (int, float)):
-        small = epsilons < 1 and orders * epsilons < 20
-        return min((_small_rdp if small else _large_rdp)(epsilons, orders, math) * (1 + _ROUNDING), epsilons)
     import numpy as np
 
+    expect("epsilon", epsilons, NON_NEGATIVE)
+    expect("orders", orders, RENYI_ORDER)
     alpha, epsilon = np.asarray(orders, dtype=np.float64), np.asarray(epsilons, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        near = _small_rdp(epsilon, alpha, np)
-    bound = np.where((epsilon < 1) & (alpha * epsilon < 20), near, _large_rdp(epsilon, alpha, np))
+        small = _small_rdp(epsilon, alpha, np)
+    bound: Floats = np.where((epsilon < 1) & (alpha * epsilon < 20), small, _large_rdp(epsilon, alpha, np))
     return np.minimum(bound * (1 + _ROUNDING), epsilon)
+
+
+def pure_dp_rdp_at(epsilon: float, order: float) -> float:
+    """The same at one order."""
+    formula = _small_rdp if epsilon < 1 and order * epsilon < 20 else _large_rdp
+    return float(min(formula(epsilon, order, math) * (1 + _ROUNDING), epsilon))
 
 
 def _small_rdp(epsilon: Any, alpha: Any, library: Any) -> Any:
