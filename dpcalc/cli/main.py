@@ -110,6 +110,7 @@ def root(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 within budget, 1 over budget, 2 bad input, 3 not certified, 130 interrupted."""
     streams.prepare()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # typer's pydantic has none here to search for
     given = sys.argv[1:] if arguments is None else arguments
     try:
         code = app(args=arguments, prog_name="dpcalc", standalone_mode=False) or 0

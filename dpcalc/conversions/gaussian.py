@@ -154,7 +154,7 @@ def gdp_lower(mu: float, *, delta: float | None = None, epsilon: float | None = 
     """Lower bound on ε at δ, or on δ at ε, of the Gaussian mechanism that is μ-GDP and no more."""
     less = mu * (1 - _SHADE)
     value: float = gdp_delta(less, epsilon or 0.0) if delta is None else gdp_epsilon(less, delta)
-    return value * (1 - 2 * _SHADE)
+    return max(value * (1 - 2 * _SHADE) - 4 * SMALLEST, 0.0)
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
