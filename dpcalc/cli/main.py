@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -33,6 +34,7 @@ INTERRUPTED = 130
 
 # More threads make the small matrices of accounting no faster and take up to three times the processor time.
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_FEW_SEARCHES = 50_000  # objects that are made between two searches for garbage
 _SET_BY_USER = (*_THREADS, "OMP_NUM_THREADS", "GOTO_NUM_THREADS", "BLIS_NUM_THREADS")
 
 _HELP = """dpcalc: what do these differentially private mechanisms cost?
@@ -62,7 +64,7 @@ class LazyGroup(TyperGroup):
         if stand_in is None or name is None:
             return name, stand_in, rest
         if name != "train":
-            _take_one_thread()
+            _take_little()
         word = name.replace("-", "_")
         command: typer.Typer = getattr(import_module(f"dpcalc.cli.{word}"), word)
         return name, typer.main.get_command(command), rest
@@ -76,8 +78,11 @@ class LazyGroup(TyperGroup):
         return streams.spelt("\n".join(fitted))
 
 
-def _take_one_thread() -> None:
-    """Let linear algebra, not yet loaded, use one thread, unless somebody has said how many."""
+def _take_little() -> None:
+    """One thread for linear algebra, unless it is loaded or somebody has said how many; and no search for garbage
+    among the modules that are about to be loaded, which holds none.
+    """
+    gc.set_threshold(_FEW_SEARCHES)
     if "numpy" not in sys.modules and not any(name in os.environ for name in _SET_BY_USER):
         os.environ.update(dict.fromkeys(_THREADS, "1"))
 
