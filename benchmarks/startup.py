@@ -1,40 +1,49 @@
-"""How fast dpcalc starts: whole processes, best of several, against the bare imports they cannot do without.
+"""How fast dpcalc starts: processor time of whole processes against the bare imports they cannot do without.
 
-    python benchmarks/startup.py
+    python benchmarks/startup.py [REPEATS]
 
-The bars: `convert` at most 1.6 × importing typer, rich.table and scipy.special; `--help` at most 2.5 × importing typer.
+User and system time, the best of several in turns, so that a busy machine troubles all alike. The bars: `convert` at
+most 0.7 × importing typer, rich.table and scipy.special; `compose` at most 1.2 × importing what it needs; `--help` at
+most 1.2 × importing typer.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import time
 
-CONVERT = "from dpcalc.cli.main import main; main(['convert', '--gdp', '1.2', '--delta', '1e-5'])"
-HELP = "from dpcalc.cli.main import main; main(['--help'])"
 CASES = (
-    ("dpcalc convert --gdp 1.2 --delta 1e-5", CONVERT, "import typer, rich.table, scipy.special", 1.6),
-    ("dpcalc --help", HELP, "import typer", 2.5),
+    (("convert", "--gdp", "1.2", "--delta", "1e-5"), "import typer, rich.table, scipy.special", 0.7),
+    (("convert", "--dp", "1.5,1e-6", "--epsilon", "0.9", "-f", "json"), "import typer, rich.table, scipy.special", 0.7),
+    (
+        ("compose", "-m", "gaussian,noise_multiplier=3", "--delta", "1e-6"),
+        "import typer._adapters, yaml, scipy.special, scipy.fft",
+        1.2,
+    ),
+    (("--help",), "import typer", 1.2),
 )
 
 
-def seconds(code: str) -> float:
-    """The wall time of one fresh process."""
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - start
+def seconds(*arguments: str) -> float:
+    """The processor time of one fresh process of Python."""
+    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{arguments} ended with {process.returncode}")
+    return usage.ru_utime + usage.ru_stime
 
 
 def main() -> None:
-    """Time each case and its baseline in turn, so that a noisy machine troubles both alike."""
+    """Time each command and its baseline in turn."""
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 15
-    for name, code, baseline, bar in CASES:
-        pairs = [(seconds(code), seconds(baseline)) for _ in range(repeats)]
+    for command, baseline, bar in CASES:
+        pairs = [(seconds("-m", "dpcalc", *command), seconds("-c", baseline)) for _ in range(repeats)]
         ours, bare = (min(column) for column in zip(*pairs, strict=True))
         verdict = "ok" if ours / bare <= bar else "OVER"
         times = f"{1000 * ours:.0f} ms, {baseline}: {1000 * bare:.0f} ms"
-        print(f"{name}: {times}, ratio {ours / bare:.2f} (bar {bar}) {verdict}")
+        print(f"dpcalc {' '.join(command)}: {times}, ratio {ours / bare:.2f} (bar {bar}) {verdict}", flush=True)
 
 
 if __name__ == "__main__":

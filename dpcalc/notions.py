@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpcalc import conversions
-from dpcalc.arrays import Floats
-from dpcalc.conversions.bernoulli import RenyiRegion
+from dpcalc.conversions.gaussian import THEOREM
 from dpcalc.conversions.ranges import expect
 from dpcalc.errors import InputError
 from dpcalc.guarantee import MuKind
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, RENYI_ORDER, Range
+
+if TYPE_CHECKING:
+    from dpcalc.arrays import Floats
+    from dpcalc.conversions.bernoulli import RenyiRegion
 
 # The square of a larger μ, and so ε, is beyond the range of doubles.
 _LARGEST_MU = 1e154
@@ -38,7 +39,7 @@ class Notion(ABC):
 
     name: ClassVar[str]
     theorem: ClassVar[str]
-    exact: ClassVar[bool]
+    accountant: ClassVar[str] = "conversion"
     mu_kind: ClassVar[MuKind | None] = None
 
     def mu(self) -> float | None:
@@ -49,9 +50,9 @@ class Notion(ABC):
         """The smallest ρ with ρ-zCDP."""
         return None
 
-    def rdp(self, orders: Floats) -> Floats:
+    @abstractmethod
+    def rdp(self, orders: Sequence[float]) -> list[float]:
         """RDP at each order; infinity where nothing is implied."""
-        return np.full_like(orders, math.inf)
 
     @abstractmethod
     def epsilon(self, delta: float) -> float | None:
@@ -88,8 +89,8 @@ class GaussianDP(Notion):
 
     parameter: float
     name = "μ-GDP"
-    theorem = "Dong, Roth, Su (2022), Corollary 2.13: exact (ε,δ) profile of μ-GDP"
-    exact = True
+    theorem = THEOREM
+    accountant = "gdp"
     mu_kind = "exact"
 
     def __post_init__(self) -> None:
@@ -101,9 +102,8 @@ class GaussianDP(Notion):
     def rho(self) -> float:
         return conversions.gdp_rho(self.parameter)
 
-    def rdp(self, orders: Floats) -> Floats:
-        with np.errstate(over="ignore"):
-            return orders * self.rho()
+    def rdp(self, orders: Sequence[float]) -> list[float]:
+        return [math.nextafter(order * self.rho(), math.inf) for order in orders]
 
     def epsilon(self, delta: float) -> float:
         return float(conversions.gdp_epsilon(self.parameter, delta))
@@ -125,7 +125,6 @@ class _Renyi(Notion):
     """What the notions that bound a Rényi curve have in common."""
 
     theorem = "RDP to (ε,δ): the Bernoulli pairs within it (exact at the orders given), and the best over real orders"
-    exact = False
 
     @abstractmethod
     def largest_order(self) -> float:
@@ -135,11 +134,21 @@ class _Renyi(Notion):
     def region(self) -> RenyiRegion:
         """The Bernoulli pairs that some of the orders allow."""
 
+    @abstractmethod
+    def curve(self, orders: Floats) -> Floats:
+        """RDP at each of many orders."""
+
+    def rdp(self, orders: Sequence[float]) -> list[float]:
+        import numpy as np
+
+        found: list[float] = self.curve(np.array(orders, dtype=np.float64)).tolist()
+        return found
+
     def epsilon(self, delta: float) -> float:
-        return conversions.rdp_curve_epsilon(self.rdp, delta, largest=self.largest_order())
+        return conversions.rdp_curve_epsilon(self.curve, delta, largest=self.largest_order())
 
     def delta(self, epsilon: float) -> float:
-        return conversions.rdp_curve_delta(self.rdp, epsilon, largest=self.largest_order())
+        return conversions.rdp_curve_delta(self.curve, epsilon, largest=self.largest_order())
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
         shifted = false_positive_rate + self.advantage()
@@ -171,10 +180,16 @@ class ZeroConcentratedDP(_Renyi):
 
     def region(self) -> RenyiRegion:
         """The Kullback–Leibler divergence is at most ρ too, and decides where errors of both kinds are alike."""
+        import numpy as np
+
+        from dpcalc.conversions.bernoulli import RenyiRegion
+
         orders = np.append(1.0, 1 + np.geomspace(0.03, 300.0, 18) * min(1.0, 10 / math.sqrt(self.parameter)))
         return RenyiRegion(orders, orders * self.parameter)
 
-    def rdp(self, orders: Floats) -> Floats:
+    def curve(self, orders: Floats) -> Floats:
+        import numpy as np
+
         with np.errstate(over="ignore"):
             return orders * self.parameter
 
@@ -208,6 +223,10 @@ class RenyiDP(_Renyi):
         return max(self.orders)
 
     def region(self) -> RenyiRegion:
+        import numpy as np
+
+        from dpcalc.conversions.bernoulli import RenyiRegion
+
         # Divergences grow with the order, so that the bound of a very large order holds at a smaller one too.
         return RenyiRegion(np.minimum(self.orders, 1e6), np.maximum(self.epsilons, 1e-200))
 
@@ -217,7 +236,7 @@ class RenyiDP(_Renyi):
     def delta(self, epsilon: float) -> float:
         return min(super().delta(epsilon), self.region().delta(epsilon))
 
-    def rdp(self, orders: Floats) -> Floats:
+    def curve(self, orders: Floats) -> Floats:
         curve, _ = conversions.rdp_between(self.orders, self.epsilons)
         return curve(orders)
 
@@ -254,7 +273,6 @@ class ApproximateDP(Notion):
     at_delta: float = 0.0
     name = "(ε,δ)-DP"
     theorem = "Kairouz, Oh, Viswanath (2015): the worst case is randomised response that fails with probability δ"
-    exact = True
     mu_kind = "upper"
 
     def __post_init__(self) -> None:
@@ -267,10 +285,8 @@ class ApproximateDP(Notion):
     def rho(self) -> float | None:
         return None if self.at_delta else conversions.pure_dp_rho(self.at_epsilon)
 
-    def rdp(self, orders: Floats) -> Floats:
-        if self.at_delta:
-            return np.full_like(orders, math.inf)
-        return conversions.pure_dp_rdp(self.at_epsilon, orders)
+    def rdp(self, orders: Sequence[float]) -> list[float]:
+        return [math.inf if self.at_delta else conversions.pure_dp_rdp_at(self.at_epsilon, order) for order in orders]
 
     def epsilon(self, delta: float) -> float | None:
         epsilon = conversions.dp_epsilon(self.at_epsilon, self.at_delta, delta)

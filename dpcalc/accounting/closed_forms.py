@@ -9,18 +9,18 @@ from fractions import Fraction
 import numpy as np
 
 from dpcalc.accounting.question import Answer, Question
-from dpcalc.conversions import gdp_delta, gdp_epsilon
+from dpcalc.conversions import gdp_delta, gdp_epsilon, gdp_lower
 from dpcalc.errors import InputError
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.rounding import UNIT
 
 Parts = Sequence[tuple[Mechanism, int]]
 
-_BELOW = 1e-12  # relative error of gdp_epsilon and gdp_delta, and so how far below them the truth may be
-
 
 def composed_mu(parts: Parts) -> float | None:
     """√Σ count·μ², rounded up (Dong, Roth, Su 2022, Corollary 2); None unless every part has a finite μ."""
+    if len(parts) == 1 and parts[0][1] == 1:
+        return parts[0][0].gdp()
     squares = []
     for mechanism, count in parts:
         mu = mechanism.gdp()
@@ -44,8 +44,8 @@ def by_gdp(parts: Parts, question: Question) -> Answer:
     upper = gdp_value(mu, question)
     if not is_exactly_gaussian(parts):
         return Answer("gdp", upper, None)
-    lower = gdp_value(mu * (1 - _BELOW), question) * (1 - 2 * _BELOW)
-    return Answer("gdp", upper, lower if math.isfinite(lower) else None, upper)
+    lower = None if math.isinf(upper) else gdp_lower(mu, delta=question.delta, epsilon=question.epsilon)
+    return Answer("gdp", upper, lower, upper)
 
 
 def gdp_value(mu: float, question: Question) -> float:

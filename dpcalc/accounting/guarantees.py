@@ -10,13 +10,14 @@ from dpcalc.accounting.closed_forms import composed_mu, is_exactly_gaussian
 from dpcalc.accounting.clt import approximate_mu
 from dpcalc.accounting.question import Answer, Question
 from dpcalc.accounting.renyi import composed_rdp, composed_rho
+from dpcalc.conversions.gaussian import THEOREM as GDP_THEOREM
 from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee, MuKind, common_adjacency
 from dpcalc.mechanisms.base import Mechanism
 
 Parts = Sequence[tuple[Mechanism, int]]
 
 _THEOREMS = {
-    "gdp": "Gaussian differential privacy: μ² adds (Dong, Roth, Su 2022, Corollary 2)",
+    "gdp": GDP_THEOREM,
     "rdp": "Rényi differential privacy, summed per order, best real order (Mironov 2017; Canonne et al. 2020)",
     "pld": "laws of likelihood ratios in convex order, every error counted (Zhu, Dong, Wang 2022, Theorem 10)",
     "basic": "basic composition: largest losses and failure probabilities add up (Dwork et al. 2006)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -33,6 +34,11 @@ COMMANDS = {
 
 INTERRUPTED = 130
 
+# More threads make the small matrices of accounting no faster and take up to three times the processor time.
+_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_FEW_SEARCHES = 50_000  # objects that are made between two searches for garbage
+_SET_BY_USER = (*_THREADS, "OMP_NUM_THREADS", "GOTO_NUM_THREADS", "BLIS_NUM_THREADS")
+
 _HELP = """dpcalc: what do these differentially private mechanisms cost?
 
 {commands}
@@ -59,6 +65,8 @@ class LazyGroup(TyperGroup):
         name, stand_in, rest = super().resolve_command(ctx, args)
         if stand_in is None or name is None:
             return name, stand_in, rest
+        if name != "train":
+            _take_little()
         word = name.replace("-", "_")
         command: typer.Typer = getattr(import_module(f"dpcalc.cli.{word}"), word)
         return name, typer.main.get_command(command), rest
@@ -70,6 +78,15 @@ class LazyGroup(TyperGroup):
         room = shutil.get_terminal_size().columns
         fitted = (textwrap.fill(line, room, subsequent_indent=" " * (wide + 4)) for line in text.splitlines())
         return streams.spelt("\n".join(fitted))
+
+
+def _take_little() -> None:
+    """One thread for linear algebra, unless it is loaded or somebody has said how many; and no search for garbage
+    among the modules that are about to be loaded, which holds none.
+    """
+    gc.set_threshold(_FEW_SEARCHES)
+    if "numpy" not in sys.modules and not any(name in os.environ for name in _SET_BY_USER):
+        os.environ.update(dict.fromkeys(_THREADS, "1"))
 
 
 # Plain help at the top: `dpcalc --help` must not wait for Rich. Each command has its own, drawn by Rich.
@@ -100,6 +117,7 @@ def root(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 within budget, 1 over budget, 2 bad input, 3 not certified, 130 interrupted."""
     streams.prepare()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # typer's pydantic has none here to search for
     given = sys.argv[1:] if arguments is None else arguments
     try:
         code = app(args=arguments, prog_name="dpcalc", standalone_mode=False) or 0

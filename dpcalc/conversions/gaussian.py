@@ -1,127 +1,177 @@
 """Gaussian differential privacy to and from (ε,δ), exact and rounded to the safe side.
 
-With a = ε/μ − μ/2 and b = ε/μ + μ/2 the privacy profile is δ = Φ(−a) − e^ε Φ(−b) (Dong, Roth, Su, Corollary 2.13).
-Since φ(a) = e^ε φ(b), it is φ(a)·(R(a) − R(b)) with the Mills ratio R = Φ(−x)/φ(x) = √(π/2)·erfcx(x/√2): nothing
-overflows, and for small μ the difference is the integral of −R′ = 1 − xR over [a, b], so nothing cancels.
+With a = ε/μ − μ/2 and b = ε/μ + μ/2 the privacy profile is δ = Φ(−a) − e^ε Φ(−b) (Dong, Roth, Su 2022, Corollary 1).
+Since φ(a) = e^ε φ(b), it is φ(a)·(R(a) − R(b)) with the Mills ratio R = Φ(−x)/φ(x): nothing overflows, and the
+difference is taken without cancellation. a is worked out in integers: it is the difference of two numbers that may
+agree in all their digits, and a²/2 is an exponent.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import erfcx, ndtr, ndtri
-
-from dpcalc.arrays import Floats
+from dpcalc.conversions.normal import (
+    DIFFERENCE,
+    LOG_SQRT_2PI,
+    MILLS,
+    half_square,
+    least,
+    mills,
+    mills_difference,
+    probability_below,
+    tail_above,
+    tail_below,
+)
 from dpcalc.conversions.ranges import expect
 from dpcalc.numbers import NON_NEGATIVE, PROBABILITY, SMALLEST, Range
+from dpcalc.rounding import FUNCTION, UNIT
 
-# Above this μ the Mills ratios at a and b differ enough to be subtracted.
-_SMALL_MU = 0.5
-# Rounding of exp, erfcx and of a itself, relative to δ; checked against mpmath in the tests.
-_DELTA_ROUNDING = 4e-13
-_EPSILON_ROUNDING = 2e-13
-_RHO_ROUNDING = 8e-16
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_LOG_SQRT_2PI = 0.5 * np.log(2 * np.pi)
+    from dpcalc.arrays import Floats
 
-# Above this μ, ε is μ²/2 to all digits of a double.
-_LARGE_MU = 1e50
+THEOREM = "Gaussian differential privacy: μ² adds, and gives δ at every ε (Dong, Roth, Su 2022, Corollaries 1 and 2)"
 
+# gdp_epsilon and gdp_delta are above the truth by less than this much of μ is worth, and of themselves.
+_SHADE = 1e-12
 
-def _mills(x: Floats) -> Floats:
-    ratio: Floats = np.sqrt(np.pi / 2) * erfcx(x / np.sqrt(2))
-    return ratio
+# Of a μ = 1/σ that is rounded itself, of its square, and of ρ times an order.
+_RHO_ROUNDING = 8 * UNIT
 
-
-def _minus_mills_slope(x: Floats) -> Floats:
-    """1 − x·R(x), by its asymptotic series where the difference would cancel."""
-    square = 1 / np.maximum(x, 20.0) ** 2
-    term, series = np.ones_like(square), np.zeros_like(square)
-    for k in range(1, 12):
-        term = term * -(2 * k - 1) * square
-        series -= term
-    return np.where(x > 20, series, 1 - x * _mills(np.minimum(x, 20.0)))
+# Beyond this a, δ is 0 or 1 to all digits of all doubles, and a² is within their range.
+_FAR = 1e100
 
 
-def _log_profile(mu: Floats, epsilon: Floats) -> tuple[Floats, Floats]:
-    """log δ(ε), and its derivative in ε, for arrays of one shape with μ > 0 and ε ≥ 0."""
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
-        a = epsilon / mu - mu / 2
-        b = a + mu
-        log_phi = -0.5 * a * a - _LOG_SQRT_2PI
-        mills_b = _mills(b)
-        small = mu < _SMALL_MU
-        half = np.where(small, mu / 2, 0.0)[..., None]
-        middle = np.where(small, a + mu / 2, 0.0)[..., None]
-        integral = (half * _WEIGHTS * _minus_mills_slope(middle + half * _NODES)).sum(-1)
-        difference = np.where(small, integral, _mills(a) - mills_b)
-        left = ndtr(-a) - np.exp(log_phi) * mills_b
-        log_delta = np.where((a < 0) & ~small, np.log(left), log_phi + np.log(difference))
-        slope = -np.exp(log_phi + np.log(mills_b) - log_delta)
-    # Where φ(a) is below the range of doubles so is δ, or a is far to the left and δ is one.
-    return np.where(np.isnan(log_delta), np.where(a < 0, 0.0, -np.inf), log_delta), slope
+def _log_profile(mu: float, epsilon: float) -> tuple[float, float, float]:
+    """An exponent and a term with log δ(ε) ≤ term − exponent, and the slope of log δ, for μ > 0 and ε ≥ 0.
+
+    The term counts all errors; the slope only steers.
+    """
+    half = mu / 2
+    if abs(epsilon / mu - half) > _FAR:
+        return (math.inf, 0.0, 0.0) if epsilon / mu > half else (0.0, 0.0, 0.0)
+    (top, bottom), (over, under) = mu.as_integer_ratio(), epsilon.as_integer_ratio()
+    numerator, denominator = 2 * over * bottom * bottom - top * top * under, 2 * under * top * bottom
+    a = numerator / denominator
+    square, rest = half_square(numerator, denominator)
+    if a >= 2 or half <= 0.25:
+        gap, beyond = mills_difference(a, half)
+        return square, _raised(math.log(gap) - LOG_SQRT_2PI - rest) + DIFFERENCE, -beyond / gap
+    right = math.exp(-square - LOG_SQRT_2PI) * mills(epsilon / mu + half)  # e^ε Φ(−b)
+    error = 2 * MILLS + 4 * UNIT * square  # of both terms, relative to them
+    tail = 0.5 * math.erfc(abs(a) / math.sqrt(2))
+    if a >= 0:
+        delta = tail - right
+        return 0.0, _raised(math.log(delta + error * (tail + right))), -right / delta
+    rest = tail + right
+    return 0.0, _raised(math.log1p(-rest * (1 - 2 * error))), -right / (1 - rest)
 
 
-def _as_arrays(*values: ArrayLike) -> list[Floats]:
-    return [np.array(x) for x in np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in values))]
+def _raised(logarithm: float) -> float:
+    return logarithm + 2 * FUNCTION * abs(logarithm)
 
 
-def _like_input(value: Floats) -> Any:
-    return float(value) if value.ndim == 0 else value
+def _delta(mu: float, epsilon: float) -> float:
+    if mu == 0:
+        return 0.0
+    exponent, term, _ = _log_profile(mu, epsilon)
+    if exponent > 760:  # δ ≤ φ(a)·R(2) is less than the smallest double
+        return SMALLEST
+    return min(math.exp(-exponent) * math.exp(term) * (1 + 4 * FUNCTION) + 2 * SMALLEST, 1.0)
+
+
+def _epsilon(mu: float, delta: float, near: float | None = None) -> float:
+    """ε at δ, looked for from `near` if it is given, which changes the last digits at most."""
+    if mu == 0:
+        return 0.0
+    target = math.log(delta) * (1 + FUNCTION)
+
+    def excess(epsilon: float) -> tuple[float, float]:
+        exponent, term, slope = _log_profile(mu, epsilon)
+        return (term - exponent) + 2 * UNIT * exponent - target, slope
+
+    if not near and excess(0.0)[0] <= 0:
+        return 0.0
+    # δ ≤ Φ(−a) ≤ ½·e^(−a²/2)
+    enough = (mu * (mu / 2) + mu * math.sqrt(-2 * target)) * (1 + 8 * UNIT)
+    return least(excess, 0.0, enough, near) if enough < math.inf else math.inf
+
+
+def _near(mu: Floats, delta: Floats) -> Floats:
+    """Where to look for the ε of many μ and δ, 0 for no idea: Newton's method on the plain formula; no bound."""
+    import numpy as np
+    from scipy.special import erf, log_ndtr
+
+    with np.errstate(all="ignore"):
+        target = np.log(delta)
+        epsilon = mu * (mu / 2 + np.sqrt(-2 * target))
+        for _ in range(6):
+            left, right = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+            log_delta = left + np.log1p(-np.exp(right - left))
+            epsilon = epsilon + (log_delta - target) * np.exp(log_delta - right)
+    surely_positive = erf(mu / math.sqrt(8)) > delta * (1 + 1e-9)
+    return np.where(np.isfinite(epsilon) & surely_positive, epsilon, 0.0)
+
+
+def _true_positive_rate(mu: float, rate: float) -> float:
+    if rate in (0.0, 1.0):
+        return rate
+    quantile = -tail_below(math.log(rate)) if rate <= 0.5 else tail_above(math.log(1 - rate))
+    return max(probability_below(math.nextafter(quantile + mu, math.inf)), rate)
+
+
+def _each(function: Callable[..., float], *values: ArrayLike) -> Any:
+    """A function of numbers, at numbers or at arrays element by element."""
+    if all(isinstance(value, (int, float)) for value in values):
+        return function(*map(float, values))  # type: ignore[arg-type]
+    import numpy as np
+
+    arrays = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in values))
+    if function is _epsilon:
+        arrays = (*arrays, _near(*arrays))
+    found = [function(*row) for row in zip(*(array.ravel().tolist() for array in arrays), strict=True)]
+    return np.array(found).reshape(arrays[0].shape) if arrays[0].ndim else found[0]
 
 
 def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Any:
     """Upper bound on δ at ε of a μ-GDP mechanism, above the exact value by less than 1e-12 of it."""
     expect("mu", mu, NON_NEGATIVE)
     expect("epsilon", epsilon, NON_NEGATIVE)
-    mus, epsilons = _as_arrays(mu, epsilon)
-    log_delta, _ = _log_profile(np.where(mus > 0, mus, 1.0), epsilons)
-    delta = np.clip(np.exp(log_delta) * (1 + _DELTA_ROUNDING), SMALLEST, 1.0)
-    return _like_input(np.where(mus > 0, delta, 0.0))
+    return _each(_delta, mu, epsilon)
 
 
 def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Any:
-    """Upper bound on ε at δ of a μ-GDP mechanism, above the exact value by less than 1e-12 of it.
+    """Upper bound on ε at δ of a μ-GDP mechanism: the smallest found at which the bound on its δ is small enough.
 
-    log δ is concave in ε (a convolution of log-concave functions), so Newton's method from the right stays right.
+    It is above the exact value by as much as 1e-12 of δ is worth, or by a rounding.
     """
     expect("mu", mu, NON_NEGATIVE)
     expect("delta", delta, PROBABILITY)
-    given, deltas = _as_arrays(mu, delta)
-    positive, large = given > 0, given > _LARGE_MU
-    mus = np.where(positive & ~large, given, 1.0)
-    target = np.log(deltas)
-    at_zero, _ = _log_profile(mus, np.zeros_like(mus))
-    epsilon = mus * mus / 2 + mus * np.sqrt(np.maximum(-2 * target, 0.0))
-    moving = np.ones_like(epsilon, dtype=bool)
-    for _ in range(100):
-        log_delta, slope = _log_profile(mus, epsilon)
-        following = np.maximum(epsilon - (log_delta - target) / slope, 0.0)
-        settled = np.abs(following - epsilon) <= 1e-11 * epsilon  # the next step would be quadratically small
-        # A value that has settled stays, so that it does not depend on what else is in the array.
-        epsilon, moving = np.where(moving, following, epsilon), moving & ~settled
-        if not moving.any():
-            break
-    _, slope = _log_profile(mus, epsilon)
-    epsilon = epsilon * (1 + _EPSILON_ROUNDING) + _DELTA_ROUNDING / np.abs(slope)
-    with np.errstate(over="ignore"):
-        beyond = given * (given / 2) * (1 + _EPSILON_ROUNDING)
-    return _like_input(np.where(large, beyond, np.where(positive & (target < at_zero), epsilon, 0.0)))
+    return _each(_epsilon, mu, delta)
+
+
+def gdp_lower(mu: float, *, delta: float | None = None, epsilon: float | None = None) -> float:
+    """Lower bound on ε at δ, or on δ at ε, of the Gaussian mechanism that is μ-GDP and no more."""
+    less = mu * (1 - _SHADE)
+    value: float = gdp_delta(less, epsilon or 0.0) if delta is None else gdp_epsilon(less, delta)
+    return max(value * (1 - 2 * _SHADE) - 4 * SMALLEST, 0.0)
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
     """The largest μ, rounded down, such that every μ-GDP mechanism is (ε,δ)-DP."""
     expect("epsilon", epsilon, NON_NEGATIVE)
     expect("delta", delta, PROBABILITY)
-    low, high = 1e-150, 1e150
+    low, high = 1e-307, 1e154
+    if _delta(low, float(epsilon)) > delta:
+        return 0.0
     while high > low * (1 + 1e-15):
-        middle = float(np.sqrt(low) * np.sqrt(high))
+        middle = math.sqrt(low) * math.sqrt(high)
         if not low < middle < high:
             break
-        if gdp_delta(middle, epsilon) <= delta:
+        if _delta(middle, float(epsilon)) <= delta:
             low = middle
         else:
             high = middle
@@ -140,5 +190,4 @@ def gdp_tradeoff(mu: float, false_positive_rate: ArrayLike) -> Any:
     """Upper bound on the true positive rate of any attack at a false positive rate: 1 − Φ(Φ⁻¹(1−x) − μ)."""
     expect("mu", mu, NON_NEGATIVE)
     expect("false_positive_rate", false_positive_rate, Range(low=0, high=1))
-    (rates,) = _as_arrays(false_positive_rate)
-    return _like_input(np.minimum(ndtr(ndtri(rates) + mu) * (1 + _DELTA_ROUNDING), 1.0))
+    return _each(_true_positive_rate, mu, false_positive_rate)

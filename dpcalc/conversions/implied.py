@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import numpy as np
-
+from dpcalc.conversions.gaussian import gdp_lower
 from dpcalc.errors import InputError
 from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee
 from dpcalc.notions import ApproximateDP, GaussianDP, Notion
@@ -40,10 +39,10 @@ def convert(
             warnings.append(f"ε is not given: {notion.name} says nothing at δ = {delta:g}, below its own δ.")
     elif epsilon is not None:
         delta = notion.delta(epsilon)
-    estimate = epsilon if asks == "epsilon" and _is_attained(notion, group) else None
-    lower = _lower(notion, delta, epsilon, asks) if _is_attained(notion, group) else None
-    at = np.array(sorted({*DEFAULT_ORDERS, *orders}), dtype=np.float64)
-    rdp = tuple((float(a), float(e)) for a, e in zip(at, notion.rdp(at), strict=True) if math.isfinite(e))
+    attained = _is_attained(notion, group)
+    lower = _lower(notion, delta, epsilon, asks) if attained else None
+    at = sorted({*map(float, DEFAULT_ORDERS), *map(float, orders)})
+    rdp = tuple((a, e) for a, e in zip(at, notion.rdp(at), strict=True) if math.isfinite(e))
     beyond = sorted(set(orders) - {a for a, _ in rdp})
     if beyond and rdp:
         warnings.append(f"RDP is not given at order {beyond[0]:g}: nothing is known beyond the orders that were given.")
@@ -51,13 +50,13 @@ def convert(
     guarantee = Guarantee(
         adjacency=adjacency,
         status="certified",
-        accountant="conversion",
+        accountant=notion.accountant,
         theorem=notion.theorem,
         epsilon=epsilon,
         delta=delta,
         asks=asks,
         epsilon_lower=lower if asks == "epsilon" else None,
-        epsilon_estimate=estimate,
+        epsilon_estimate=epsilon if asks == "epsilon" and attained else None,
         delta_lower=lower if asks == "delta" else None,
         mu=mu,
         mu_kind=None if mu is None else notion.mu_kind,
@@ -76,15 +75,18 @@ def _is_attained(notion: Notion, group: int) -> bool:
     Groups of an (ε,δ)-DP mechanism are not: a chain of two ε-DP steps has the curve T(T(x)), whose advantage is at most
     1 - e^{-ε} where (2ε, 0) would allow tanh(ε). Groups under μ-GDP are (a query that every record moves alike).
     """
-    return notion.exact and (group == 1 or isinstance(notion, GaussianDP))
+    return isinstance(notion, GaussianDP) or (isinstance(notion, ApproximateDP) and group == 1)
 
 
 def _lower(notion: Notion, delta: float | None, epsilon: float | None, asks: str) -> float | None:
     """The answer from below: upper bounds on δ are above the exact ones by less than `_ABOVE` of them."""
+    if epsilon is None or delta is None or not math.isfinite(epsilon):
+        return None
+    if isinstance(notion, GaussianDP):
+        given = {"epsilon": epsilon} if asks == "delta" else {"delta": delta}
+        return gdp_lower(notion.parameter, **given)
     if asks == "delta":
-        return None if delta is None else delta * (1 - _ABOVE) if delta > _FAINTEST else 0.0
-    if delta is None or epsilon is None or not math.isfinite(epsilon):
-        return epsilon
+        return delta * (1 - _ABOVE) if delta > _FAINTEST else 0.0
     candidates = (epsilon * (1 - share) for share in (1e-11, 1e-9, 1e-6, 1e-3))
     return next((below for below in candidates if notion.delta(below) * (1 - _ABOVE) > delta), 0.0)
 

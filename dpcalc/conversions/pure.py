@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from dpcalc.arrays import Floats
+from dpcalc.conversions.normal import centre_above, tail_above
 from dpcalc.conversions.ranges import expect
 from dpcalc.numbers import AT_LEAST_ONE, NON_NEGATIVE, RENYI_ORDER, Range
+from dpcalc.rounding import FUNCTION
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from dpcalc.arrays import Floats
 
 _ROUNDING = 1e-14
 UNIT = Range(low=0, high=1)
@@ -20,28 +24,40 @@ UNIT = Range(low=0, high=1)
 
 def pure_dp_mu(epsilon: float) -> float:
     """The smallest μ, rounded up, such that every ε-DP mechanism is μ-GDP: −2Φ⁻¹(1/(1+e^ε)) (Bok et al., §D.4)."""
-    from scipy.special import ndtri_exp
-
     expect("epsilon", epsilon, NON_NEGATIVE)
-    if epsilon < 1e-3:  # Φ⁻¹ near ½ cancels: Φ(μ/2) − ½ = ½·tanh(ε/2), inverted by its series
-        from scipy.special import erfinv
-
-        return float(2 * math.sqrt(2) * erfinv(math.tanh(epsilon / 2))) * (1 + _ROUNDING)
-    return float(-2 * ndtri_exp(-np.logaddexp(0.0, epsilon))) * (1 + 1e-12)
+    if epsilon < 1:  # the tail is near ½: 2Φ(μ/2) − 1 = tanh(ε/2)
+        return 2 * centre_above(math.tanh(epsilon / 2) * (1 + 2 * FUNCTION))
+    return 2 * tail_above(-(epsilon + math.log1p(math.exp(-epsilon))) * (1 + 2 * FUNCTION))
 
 
 def pure_dp_rdp(epsilons: ArrayLike, orders: ArrayLike) -> Floats:
     """Upper bounds on the RDP of every ε-DP mechanism: log(cosh((α−½)ε)/cosh(ε/2))/(α−1), without cancellation."""
+    import numpy as np
+
     expect("epsilon", epsilons, NON_NEGATIVE)
     expect("orders", orders, RENYI_ORDER)
     alpha, epsilon = np.asarray(orders, dtype=np.float64), np.asarray(epsilons, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        product = np.sinh(alpha * epsilon / 2) * np.sinh((alpha - 1) * epsilon / 2) / np.cosh(epsilon / 2)
-        small = np.log1p(2 * product) / (alpha - 1)
-    tail = np.exp(-epsilon) / (1 + np.exp(-epsilon)) * np.expm1(-2 * (alpha - 1) * epsilon)
-    large = epsilon + np.log1p(tail) / (alpha - 1)
-    bound: Floats = np.where((epsilon < 1) & (alpha * epsilon < 20), small, large)
+        small = _small_rdp(epsilon, alpha, np)
+    bound: Floats = np.where((epsilon < 1) & (alpha * epsilon < 20), small, _large_rdp(epsilon, alpha, np))
     return np.minimum(bound * (1 + _ROUNDING), epsilon)
+
+
+def pure_dp_rdp_at(epsilon: float, order: float) -> float:
+    """The same at one order."""
+    formula = _small_rdp if epsilon < 1 and order * epsilon < 20 else _large_rdp
+    return float(min(formula(epsilon, order, math) * (1 + _ROUNDING), epsilon))
+
+
+def _small_rdp(epsilon: Any, alpha: Any, library: Any) -> Any:
+    """By the product formula for a difference of cosh, in the functions of `math` or of numpy."""
+    product = library.sinh(alpha * epsilon / 2) * library.sinh((alpha - 1) * epsilon / 2) / library.cosh(epsilon / 2)
+    return library.log1p(2 * product) / (alpha - 1)
+
+
+def _large_rdp(epsilon: Any, alpha: Any, library: Any) -> Any:
+    tail = library.exp(-epsilon) / (1 + library.exp(-epsilon)) * library.expm1(-2 * (alpha - 1) * epsilon)
+    return epsilon + library.log1p(tail) / (alpha - 1)
 
 
 def pure_dp_rho(epsilon: float) -> float:
@@ -58,11 +74,9 @@ def laplace_mu(epsilon: float) -> float:
     On the middle branch of its trade-off curve, TPR = 1 − e^{−ε}/(4x), and log-convexity of Φ⁻¹(e^u) makes the middle
     the worst point; on the outer branches μ grows up to their ends.
     """
-    from scipy.special import erfinv, ndtri_exp
-
     if epsilon < 1:
-        return float(2 * math.sqrt(2) * erfinv(-math.expm1(-epsilon / 2))) * (1 + _ROUNDING)
-    return float(-2 * ndtri_exp(-math.log(2) - epsilon / 2)) * (1 + 1e-12)
+        return 2 * centre_above(-math.expm1(-epsilon / 2) * (1 + FUNCTION))
+    return 2 * tail_above(-(math.log(2) + epsilon / 2) * (1 + FUNCTION))
 
 
 def laplace_rho(epsilon: float) -> float:

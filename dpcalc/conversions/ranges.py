@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
+from typing import TYPE_CHECKING
 
 from dpcalc.errors import InputError
 from dpcalc.numbers import Range
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
 
 def expect(name: str, values: ArrayLike, allowed: Range) -> None:
     """Every value finite and within the range."""
-    given = np.asarray(values, dtype=np.float64).ravel()
-    low, high = float(np.min(given, initial=np.inf)), float(np.max(given, initial=-np.inf))
-    if given.size and not (low in allowed and high in allowed):  # NaN is the smallest of all, and in no range
-        bad = next(value for value in given.tolist() if value not in allowed)
-        raise InputError(f"Expected {name}={bad} in {allowed}.")
+    if isinstance(values, (int, float)):
+        bad = [] if values in allowed else [float(values)]
+    else:
+        import numpy as np
+
+        given = np.asarray(values, dtype=np.float64).ravel()
+        low, high = float(np.min(given, initial=np.inf)), float(np.max(given, initial=-np.inf))
+        fine = not given.size or (low in allowed and high in allowed)  # NaN is the smallest of all, and in no range
+        bad = [] if fine else [value for value in given.tolist() if value not in allowed]
+    if bad:
+        raise InputError(f"Expected {name}={bad[0]} in {allowed}.")

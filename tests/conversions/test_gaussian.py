@@ -95,7 +95,8 @@ def test_less_privacy_never_gives_a_smaller_epsilon(mu: float, delta: float, fac
 
 def test_arrays_agree_with_scalars() -> None:
     mus = np.array([0.0, 0.01, 0.3, 1.0, 7.0])
-    assert gdp_epsilon(mus, 1e-6).tolist() == [gdp_epsilon(float(mu), 1e-6) for mu in mus]
+    assert gdp_epsilon(mus, 1e-6) == pytest.approx([gdp_epsilon(float(mu), 1e-6) for mu in mus], rel=1e-14)
+    assert gdp_delta(mus, 0.4).tolist() == [gdp_delta(float(mu), 0.4) for mu in mus]
     assert gdp_epsilon(mus, 1e-6)[0] == 0
 
 
