@@ -11,19 +11,21 @@ import typer
 from dpcalc.cli.command import command
 from dpcalc.cli.options import Delta, number, whole
 from dpcalc.cli.progress import progress
-from dpcalc.guarantee import Result, Section
-from dpcalc.numbers import NON_NEGATIVE, RATE, RENYI_ORDER
-from dpcalc.report import rounded_up
+from dpcalc.errors import InputError
+from dpcalc.guarantee import Result
+from dpcalc.numbers import NON_NEGATIVE, POSITIVE, PROBABILITY, RATE, RENYI_ORDER
 
 if TYPE_CHECKING:
     from dpcalc.filters.run import Run
-    from dpcalc.filters.summary import Losses
 
+_NO_PLD_FILTER = (
+    "to stop when the composed curve so far passes (ε,δ) is unsound: curves cross, and steps chosen by the outcome "
+    "pass between them (each of two compositions has δ(4) = 0.0184, the choice among them 0.0285); use gdp, rdp or dp"
+)
 _NOISE = "Noise (for logs of norms)"
 _LIMIT = "Budget (give one)"
 _WHAT = "What to do"
 _RUNNING = "Running and files"
-_BAR = 40
 
 
 class FilterChoice(str, Enum):
@@ -32,6 +34,7 @@ class FilterChoice(str, Enum):
     gdp = "gdp"
     rdp = "rdp"
     dp = "dp"
+    pld = "pld"
 
 
 class ScopeChoice(str, Enum):
@@ -62,7 +65,9 @@ def filter(
         typer.Argument(help=".npy, .npz, .csv, .jsonl or .parquet, plain or compressed; - is stdin.", metavar="LOG"),
     ],
     *,
-    kind: Annotated[FilterChoice, typer.Option("--filter", help="gdp, rdp or dp.", rich_help_panel=_WHAT)],
+    kind: Annotated[
+        FilterChoice, typer.Option("--filter", help="gdp, rdp or dp; pld is refused.", rich_help_panel=_WHAT)
+    ],
     sigma: Annotated[
         float | None, number("--sigma", help="Noise on the sum (standard deviation).", panel=_NOISE)
     ] = None,
@@ -73,6 +78,10 @@ def filter(
     mu: Annotated[float | None, number("--mu", help="B-GDP.", panel=_LIMIT)] = None,
     epsilon: Annotated[float | None, number("--epsilon", help="(ε,δ)-DP, with --delta.", panel=_LIMIT)] = None,
     delta: Delta = None,
+    steps_delta: Annotated[
+        float | None,
+        number("--steps-delta", help="Part of δ for the steps' own δ (half).", allowed=PROBABILITY, panel=_LIMIT),
+    ] = None,
     norm_budget: Annotated[
         float | None, number("--norm-budget", help="Largest Σ‖g‖² of a record.", panel=_LIMIT)
     ] = None,
@@ -92,6 +101,13 @@ def filter(
     odometer: Annotated[
         float | None, number("--odometer", help="Also track the loss in stretches of WIDTH (μ or ρ).", panel=_WHAT)
     ] = None,
+    anytime: Annotated[
+        float | None,
+        number("--anytime", help="Also bound ε at all times at once, with this r.", allowed=POSITIVE, panel=_WHAT),
+    ] = None,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="The run is over: did everybody stay within?", rich_help_panel=_WHAT)
+    ] = False,
     groups: Annotated[
         Path | None, typer.Option(help="CSV id,group: the same for each subgroup.", rich_help_panel=_WHAT)
     ] = None,
@@ -102,8 +118,9 @@ def filter(
         Path | None, typer.Option(help="Continue from FILE if it is there, and save to it.", rich_help_panel=_RUNNING)
     ] = None,
     first_step: Annotated[
-        int, whole("--first-step", help="Number of an array's first row.", allowed=NON_NEGATIVE, panel=_RUNNING)
-    ] = 0,
+        int | None,
+        whole("--first-step", help="Number of an array's first row (0).", allowed=NON_NEGATIVE, panel=_RUNNING),
+    ] = None,
     engine: Annotated[EngineChoice, typer.Option(help="local, or dask for Parquet.", rich_help_panel=_RUNNING)] = (
         EngineChoice.local
     ),
@@ -113,12 +130,15 @@ def filter(
 ) -> Result:
     """Privacy filters and odometers on a log of gradient norms.
 
-    Tells whether a run with adaptive choices stayed within its budget, when it must stop, who has to be left out of
-    which step, and what each person's own loss is. The guarantee is the budget, fixed beforehand, not what was spent.
+    Tells which steps of a run with adaptive choices fit its budget, who has to be left out of which, and what each
+    person has lost; with --finished, whether a run that is over kept its budget. The guarantee is the budget, fixed
+    beforehand, not what was spent.
     """
-    from dpcalc.filters import summary
+    from dpcalc.filters import screen, summary
     from dpcalc.filters.request import Request, carry_out
 
+    if kind is FilterChoice.pld:
+        raise InputError(_NO_PLD_FILTER, where="--filter pld")
     request = Request(
         kind=kind.value,
         sigma=sigma,
@@ -139,6 +159,9 @@ def filter(
         first_step=first_step,
         engine=engine.value,
         scheduler=scheduler,
+        steps_delta=steps_delta,
+        anytime=anytime,
+        finished=finished,
     )
     with progress("Filtering") as advance:
         run = carry_out(request, log, advance=advance)
@@ -146,26 +169,28 @@ def filter(
         losses = summary.losses(run, delta)
     if run.skipped:
         typer.echo(f"{run.skipped} steps had been counted in {state} before and were skipped", err=True)
-    guarantee = summary.guarantee(run.settings, epsilon=epsilon, delta=delta)
+    guarantee = summary.guarantee(run, epsilon=epsilon, delta=delta)
     guarantee = guarantee.with_warnings(*_warnings(run))
     if per_individual is not None:
         from dpcalc.filters.table import SENSITIVE, write_table
 
-        write_table(per_individual, summary.columns(run, losses))
+        write_table(per_individual, summary.columns(run, losses), note=summary.units(run, delta))
         guarantee = guarantee.with_warnings(f"{per_individual} is written. {SENSITIVE}")
     return Result(
         command="filter",
         guarantee=guarantee,
-        details=summary.details(run, losses),
-        headline=_headline(run),
-        sections=tuple(_sections(run, losses)),
+        details=summary.details(run, losses, guarantee, delta),
+        headline=screen.headline(run, guarantee, epsilon, delta),
+        facts=tuple(screen.facts(run, losses, guarantee)),
+        sections=tuple(screen.sections(run, losses, delta)),
+        goal="over" if summary.beyond(run).any() else None,
     )
 
 
 def _warnings(run: Run) -> list[str]:
     lines = []
     if run.clipped_values:
-        clip = run.settings.rule.clip
+        clip = run.settings.clip_before_noise or run.settings.rule.clip
         lines.append(
             f"{run.clipped_values} norms above the clip count as {clip:g}: the training must have clipped them"
         )
@@ -175,52 +200,3 @@ def _warnings(run: Run) -> list[str]:
             "holder, and publishing them is not covered by the guarantee"
         )
     return lines
-
-
-def _headline(run: Run) -> str:
-    steps = len(run.steps.labels)
-    if run.settings.scope == "global":
-        if run.halt_step is None:
-            return f"All {steps} steps fit into the budget."
-        return (
-            f"Step {run.halt_step} does not fit into the budget: stop before it, after {sum(run.steps.active)} steps."
-        )
-    lost = int(run.filter.lost.sum())
-    if not lost:
-        return f"All {run.individuals} records may take part in all their steps."
-    return f"{lost} of {run.individuals} records have to be left out of at least one of their steps."
-
-
-def _sections(run: Run, losses: Losses) -> list[Section]:
-    from dpcalc.filters.individual import QUANTILES, histogram, quantiles
-
-    if run.settings.scope == "global":
-        return []
-    names = tuple(f"{quantile:g}" for quantile in QUANTILES)
-    rows = [("spent", *(rounded_up(value) for value in quantiles(losses.spent)))]
-    if losses.epsilon is not None:
-        rows.append(("individual ε", *(rounded_up(value) for value in quantiles(losses.epsilon))))
-    if losses.fitted is not None:
-        rows.append(("fitted μ (approximate)", *(rounded_up(value) for value in quantiles(losses.fitted.mu))))
-    sections = [Section(title="Individual losses, quantiles (sensitive)", columns=("", *names), rows=tuple(rows))]
-    values, word = (losses.spent, "spent") if losses.epsilon is None else (losses.epsilon, "ε")
-    bins = histogram(values)
-    most = max((count for *_, count in bins), default=1)
-    drawn = tuple((f"{low:.4g} – {high:.4g}", count, "█" * round(_BAR * count / most)) for low, high, count in bins)
-    sections.append(Section(title="How many have lost how much (sensitive)", columns=(word, "records", ""), rows=drawn))
-    if run.group_names:
-        sections.append(_groups(run, losses))
-    return sections
-
-
-def _groups(run: Run, losses: Losses) -> Section:
-    values, word = (losses.spent, "spent") if losses.epsilon is None else (losses.epsilon, "ε")
-    rows = []
-    for index, name in enumerate(run.group_names):
-        members = run.group_of == index
-        last = int(run.steps.active_by_group[-1][index])
-        mean = float(values[members].mean()) if members.any() else 0.0
-        largest = float(values[members].max(initial=0.0))
-        rows.append((name, int(members.sum()), last, int(run.filter.lost[members].sum()), mean, largest))
-    columns = ("group", "records", "active at the end", "lost a step", f"mean {word}", f"largest {word}")
-    return Section(title="Subgroups (sensitive)", columns=columns, rows=tuple(rows))

@@ -26,13 +26,13 @@ def pure_dp_mu(epsilon: float) -> float:
     return float(-2 * ndtri_exp(-np.logaddexp(0.0, epsilon))) * (1 + 1e-12)
 
 
-def pure_dp_rdp(epsilon: float, orders: ArrayLike) -> Floats:
+def pure_dp_rdp(epsilons: ArrayLike, orders: ArrayLike) -> Floats:
     """Upper bounds on the RDP of every ε-DP mechanism: log(cosh((α−½)ε)/cosh(ε/2))/(α−1), without cancellation."""
-    alpha = np.asarray(orders, dtype=np.float64)
+    alpha, epsilon = np.asarray(orders, dtype=np.float64), np.asarray(epsilons, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         product = np.sinh(alpha * epsilon / 2) * np.sinh((alpha - 1) * epsilon / 2) / np.cosh(epsilon / 2)
         small = np.log1p(2 * product) / (alpha - 1)
-    tail = math.exp(-epsilon) / (1 + math.exp(-epsilon)) * np.expm1(-2 * (alpha - 1) * epsilon)
+    tail = np.exp(-epsilon) / (1 + np.exp(-epsilon)) * np.expm1(-2 * (alpha - 1) * epsilon)
     large = epsilon + np.log1p(tail) / (alpha - 1)
     bound: Floats = np.where((epsilon < 1) & (alpha * epsilon < 20), small, large)
     return np.minimum(bound * (1 + _ROUNDING), epsilon)

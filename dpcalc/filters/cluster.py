@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc.errors import InputError
-from dpcalc.filters.individual_loss import LossMoments
+from dpcalc.filters.buckets import NormCounts
 from dpcalc.filters.local import Log, duplicate_error, finish_run
 from dpcalc.filters.logs.identifiers import Identifiers
 from dpcalc.filters.logs.parquet_table import arrow_batch
 from dpcalc.filters.logs.table import Columns, LongLog
 from dpcalc.filters.run import Duplicate, Run, Settings
+from dpcalc.filters.totals import Totals
 
 _PARTITIONS_PER_WORKER = 2
 # When steps are not in order across row groups, a partition is sorted in memory: keep it at most this many entries.
@@ -241,37 +242,19 @@ def merged(runs: list[Run], settings: Settings) -> Run:
     whole = Run(settings)
     names = [name for run in runs for name in run.names or ()]
     whole.grow(len(names), names)
-    for field in ("totals", "compensation", "steps_active", "lost", "clipped"):
-        setattr(whole.filter, field, np.concatenate([getattr(run.filter, field) for run in runs], axis=-1))
+    whole.filter.state = Totals.joined(run.filter.state for run in runs)
     whole.present = np.concatenate([run.present for run in runs])
     whole.clipped_values = sum(run.clipped_values for run in runs)
-    if whole.moments is not None:
-        whole.moments = _merged_moments([run.moments for run in runs if run.moments is not None])
+    if whole.norm_counts is not None:
+        whole.norm_counts = NormCounts.joined(run.norm_counts for run in runs if run.norm_counts is not None)
     _merge_steps(whole, runs)
     return whole
 
 
 def _merge_steps(whole: Run, runs: list[Run]) -> None:
     labels = sorted({label for run in runs for label in run.steps.labels})
-    place = {label: index for index, label in enumerate(labels)}
-    for label in labels:
-        whole.steps.begin(label, len(whole.group_names))
+    whole.steps.begin(labels, len(whole.group_names))
     for run in runs:
-        steps = run.steps
-        for row, label in enumerate(steps.labels):
-            at = place[label]
-            whole.steps.present[at] += steps.present[row]
-            whole.steps.value_sums[at] += steps.value_sums[row]
-            whole.steps.active[at] += steps.active[row]
-            whole.steps.active_by_group[at] += steps.active_by_group[row]
-
-
-def _merged_moments(parts: list[LossMoments]) -> LossMoments:
-    total = sum(part.individuals for part in parts)
-    joined = LossMoments(parts[0].sampling_rate, total, anchor=parts[0].anchor)
-    for piece in sorted({piece for part in parts for piece in part.pieces}):
-        degree = next(part.pieces[piece].shape[0] for part in parts if piece in part.pieces)
-        empty = [np.zeros((degree, part.individuals)) for part in parts]
-        sums = [part.pieces.get(piece, blank) for part, blank in zip(parts, empty, strict=True)]
-        joined.pieces[piece] = np.concatenate(sums, axis=1)
-    return joined
+        at = np.searchsorted(labels, run.steps.view("labels"))
+        for name in ("present", "value_sums", "active", "active_by_group"):
+            whole.steps.view(name)[at] += run.steps.view(name)

@@ -14,21 +14,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpcalc.arrays import Bools, Floats, Indices
 from dpcalc.errors import InputError
-from dpcalc.filters.rules import Rule
+from dpcalc.filters.rule import Rule
+from dpcalc.filters.totals import Parts, Totals
 
 Mode = Literal["drop", "clip"]
 Who = Indices | slice
 
 EVERYBODY = slice(None)
-# Columns folded together: their totals stay in the processor's cache over all rows of a block.
-_COLUMNS = 32768
+# Entries folded together stay in the processor's cache.
+_COLUMNS, _ENTRIES = 2048, 65_536
 
 
 class Refused(NamedTuple):
-    """Who was left out in a block of steps: `out[t, j]` tells whether record `records[j]` lost step t."""
+    """Who was left out in a block of steps: `out[t, j]` tells whether record `records[j]` lost step first + t."""
 
     records: Indices
     out: Bools
+    first: int = 0
 
 
 class IndividualFilter:
@@ -44,18 +46,33 @@ class IndividualFilter:
         if mode == "clip" and not (rule.squares and rule.quantity == "norm"):
             raise InputError("--mode clip needs norms of Gaussian steps without sampling; use --mode drop")
         self.rule, self.mode = rule, mode
-        self._accepted = rule.accepted
-        self.totals = np.zeros((len(rule.limits), 0))
-        self.compensation = np.zeros((len(rule.limits), 0))
-        self.steps_active = np.zeros(0, dtype=np.int64)
-        self.lost = np.zeros(0, dtype=bool)
-        self.clipped = np.zeros(0, dtype=bool)
-        self.grow(individuals)
+        self.state = Totals.empty(len(rule.limits), individuals)
+        self._parts = Parts(rule.magnitudes)
 
     @property
     def individuals(self) -> int:
         """How many records are known."""
-        return self.lost.size
+        return self.state.individuals
+
+    @property
+    def totals(self) -> Floats:
+        """The sums of costs, one row for each limit."""
+        return self.state.sums
+
+    @property
+    def steps_active(self) -> Indices:
+        """How many steps each record took part in."""
+        return self.state.steps_active
+
+    @property
+    def lost(self) -> Bools:
+        """Who was left out of at least one step."""
+        return self.state.lost
+
+    @property
+    def clipped(self) -> Bools:
+        """Whose norm was clipped to what was left of the budget."""
+        return self.state.clipped
 
     @property
     def spent(self) -> Floats:
@@ -64,19 +81,18 @@ class IndividualFilter:
 
     def grow(self, individuals: int) -> None:
         """Make room for records that appear for the first time."""
-        more = individuals - self.individuals
-        if more > 0:
-            self.totals = np.pad(self.totals, ((0, 0), (0, more)))
-            self.compensation = np.pad(self.compensation, ((0, 0), (0, more)))
-            self.steps_active = np.pad(self.steps_active, (0, more))
-            self.lost = np.pad(self.lost, (0, more))
-            self.clipped = np.pad(self.clipped, (0, more))
+        self.state = self.state.grow(individuals)
+
+    def forget(self, records: Indices) -> None:
+        """Let these records start anew, with nothing spent."""
+        self.state.totals[:, records] = self.state.compensation[:, records] = 0.0
 
     def step(self, norms: ArrayLike, *, who: ArrayLike | None = None) -> Bools:
         """One step: which of the records (all of them, or the indices `who`) take part. Their sums are charged."""
         values = np.asarray(norms, dtype=np.float64)
         records: Who = EVERYBODY if who is None else np.asarray(who, dtype=np.int64)
         expected = (self.individuals,) if isinstance(records, slice) else records.shape
+        expected = expected if self.rule.width == 1 else (self.rule.width, *expected)
         if values.shape != expected:
             raise InputError(f"expected norms of shape {expected}, got {values.shape}")
         if not np.all((values >= 0) & (values < np.inf)):
@@ -92,63 +108,112 @@ class IndividualFilter:
 
     def charge(self, values: Floats, who: Who = EVERYBODY, *, costs: Floats | None = None) -> tuple[Bools, Floats]:
         """Who takes part with these values, and the costs that were charged (0 for those who do not)."""
+        state = self.state
         if costs is None:
             costs = self.rule.costs(values)
-        before, carried = self.totals[:, who], self.compensation[:, who]
+        before, carried = state.totals[:, who], state.compensation[:, who]
         if self.mode == "clip":
-            costs = np.where(before + costs <= self._accepted[0], costs, self._room(before))
+            wanted, sums = costs, before + carried
+            costs = np.where(sums + wanted <= self.rule.accepted[0], wanted, self._room(sums))
             active = (costs[0] > 0) | (values == 0)
-            self.clipped[who] |= active & (costs[0] < self.rule.costs(values)[0])
-        total, rest = _compensated(before, carried, costs)
+            state.clipped[who] |= active & (costs[0] < wanted[0])
+        whole, rest = self._parts.split(costs)
+        whole += before
+        rest += carried
         if self.mode == "drop":
-            active = np.all((total <= self._accepted[:, None]) | (costs == 0), axis=0)
+            active = self.rule.admits(whole + rest) | np.all(costs == 0, axis=0)
         if active.all():
-            self.totals[:, who], self.compensation[:, who] = total, rest
+            state.totals[:, who], state.compensation[:, who] = whole, rest
         else:
-            self.totals[:, who] = np.where(active, total, before)
-            self.compensation[:, who] = np.where(active, rest, carried)
+            state.totals[:, who] = np.where(active, whole, before)
+            state.compensation[:, who] = np.where(active, rest, carried)
             costs = np.where(active, costs, 0.0)
-            self.lost[who] |= ~active
-        self.steps_active[who] += active
+            state.lost[who] |= ~active
+        state.steps_active[who] += active
         return active, costs
 
     def charge_block(self, block: NDArray[np.floating]) -> Iterator[Refused]:
-        """Fold the rows of a (steps × records) block of values; yields who was left out, a group of records at a time.
+        """Fold the rows of a (steps × records) block of values; yields who was left out, a tile at a time.
 
-        Records whose sum stays within the limit over the whole block need no decisions: only the others are folded
-        step by step. Either way each record's sum is formed in the same order, so results do not depend on blocks.
+        Records whose sum stays within the limit over a whole tile need no decisions. Sums are exact in any order, so
+        results depend neither on tiles nor on blocks.
         """
-        for start in range(0, block.shape[1], _COLUMNS):
-            columns = slice(start, min(start + _COLUMNS, block.shape[1]))
-            part = block[:, columns]
-            costs = None if self.rule.squares else self.rule.costs(part.astype(np.float64, copy=False))
-            before = self.totals[:, columns], self.compensation[:, columns]
-            total, rest = _sum_squares(part, *before, self.rule.clip) if costs is None else _sum_costs(costs, *before)
-            # A compensated sum may fall by a rounding error, so only sums clearly below the limit were so throughout.
-            near = ~np.all(total <= self._accepted[:, None] * (1 - 1e-14), axis=0)
-            self.steps_active[columns] += np.where(near, 0, block.shape[0])
-            if not near.any():
-                self.totals[:, columns], self.compensation[:, columns] = total, rest
-                continue
-            np.copyto(before[0], total, where=~near)
-            np.copyto(before[1], rest, where=~near)
-            records = np.flatnonzero(near)
-            costs = costs if costs is None else costs[:, :, records]
-            yield self._charge_rows(np.ascontiguousarray(part[:, records]), costs, records + start)
+        wide = max(1, min(block.shape[1], _COLUMNS))
+        tall = max(1, _ENTRIES // wide)
+        for left in range(0, block.shape[1], wide):
+            columns = slice(left, min(left + wide, block.shape[1]))
+            for top in range(0, len(block), tall):
+                found = self._charge_tile(block[top : top + tall, columns], columns)
+                if found is not None:
+                    yield Refused(found[0], found[1], top)
 
-    def _charge_rows(self, block: NDArray[np.floating], costs: Floats | None, records: Indices) -> Refused:
+    def _charge_tile(self, tile: NDArray[np.floating], columns: slice) -> tuple[Indices, Bools] | None:
+        state = self.state.take(columns)
+        values = tile.astype(np.float64)
+        costs = self.rule.costs(values)
+        whole, rest = self._parts.split(costs)
+        totals, compensation = whole.sum(axis=1), rest.sum(axis=1)
+        totals += state.totals
+        compensation += state.compensation
+        near = ~self.rule.admits(totals + compensation)
+        if not near.any():
+            state.totals[:], state.compensation[:] = totals, compensation
+            state.steps_active[:] += len(tile)
+            return None
+        np.copyto(state.totals, totals, where=~near)
+        np.copyto(state.compensation, compensation, where=~near)
+        state.steps_active += np.where(near, 0, len(tile))
+        records = np.flatnonzero(near)
         worker = IndividualFilter(self.rule, mode=self.mode)
-        worker.totals, worker.compensation = self.totals[:, records], self.compensation[:, records]
-        worker.steps_active, worker.lost = self.steps_active[records], self.lost[records]
-        worker.clipped = self.clipped[records]
-        out = np.empty(block.shape, dtype=bool)
-        for row, values in enumerate(block):
-            cost = None if costs is None else costs[:, row]
-            out[row] = ~worker.charge(values.astype(np.float64), costs=cost)[0]
-        self.totals[:, records], self.compensation[:, records] = worker.totals, worker.compensation
-        self.steps_active[records], self.lost[records] = worker.steps_active, worker.lost
-        self.clipped[records] = worker.clipped
-        return Refused(records, out)
+        worker.state = state.take(records)
+        if self.mode == "clip":
+            out = np.array([~worker.charge(row)[0] for row in values[:, records]])
+        else:
+            out = worker._refused(costs[:, :, records], whole[:, :, records], rest[:, :, records])
+        state.put(records, worker.state)
+        return records + columns.start, out
+
+    def _refused(self, costs: Floats, whole: Floats, rest: Floats) -> Bools:
+        """Fold a tile of everybody's costs (limits × steps × records) as `charge` would step by step; who is left out.
+
+        What does not fit now never will, since sums only grow. Of what does, in order, the first steps are accepted
+        until one does not fit together with them: that one is refused, and the rest is judged again.
+        """
+        state = self.state
+        limits, steps, people = costs.shape
+        out = np.zeros((steps, people), dtype=bool)
+        open_ = np.any(costs > 0, axis=0)
+        state.steps_active += steps - open_.sum(axis=0)
+        who = np.arange(people)
+        while who.size:
+            before, carried = state.totals[:, None, who], state.compensation[:, None, who]
+            alone = (before + whole[:, :, who]) + (carried + rest[:, :, who])
+            fits = self._admitted(alone) & open_[:, who]
+            out[:, who] |= open_[:, who] & ~fits
+            some = fits.any(axis=0)
+            open_[:, who] = fits
+            who, fits = who[some], fits[:, some]
+            if not who.size:
+                break
+            sums = np.cumsum(np.where(fits, whole[:, :, who], 0.0), axis=1) + state.totals[:, None, who]
+            rests = np.cumsum(np.where(fits, rest[:, :, who], 0.0), axis=1) + state.compensation[:, None, who]
+            taken = self._admitted(sums + rests) & fits
+            first = np.where((fits & ~taken).any(axis=0), np.argmax(fits & ~taken, axis=0), steps)
+            taken &= np.arange(steps)[:, None] < first
+            place, columns = np.maximum(first - 1, 0), np.arange(who.size)
+            moved = first > 0
+            state.totals[:, who] = np.where(moved, sums[:, place, columns], state.totals[:, who])
+            state.compensation[:, who] = np.where(moved, rests[:, place, columns], state.compensation[:, who])
+            state.steps_active[who] += taken.sum(axis=0)
+            late = first < steps
+            out[first[late], who[late]] = True
+            open_[:, who] = fits & (np.arange(steps)[:, None] > first)
+            who = who[open_[:, who].any(axis=0)]
+        state.lost |= out.any(axis=0)
+        return out
+
+    def _admitted(self, sums: Floats) -> Bools:
+        return self.rule.admits(sums.reshape(len(sums), -1)).reshape(sums.shape[1:])
 
     def _room(self, totals: Floats) -> Floats:
         """What is left of the limit; nothing once the sum equals it up to the tolerance."""
@@ -158,49 +223,21 @@ class IndividualFilter:
 
 
 class GlobalFilter:
-    """One run with one budget: the first step that does not fit halts it for good (Feldman–Zrnic, Algorithm 2)."""
+    """One run with one budget: a step runs if it fits, and otherwise nothing does (Feldman–Zrnic, after Lemma 4.2).
+
+    What runs is "the step if it fits, else nothing", whose cost is within the rest of the budget surely. So the filter
+    goes on after a refusal, and a step that was refused may be asked again, smaller.
+    """
 
     def __init__(self, rule: Rule) -> None:
         self._filter = IndividualFilter(rule, individuals=1)
-        self.halted = False
 
     @property
     def spent(self) -> float:
         """What the steps that ran have spent, in the rule's unit."""
         return float(self._filter.spent[0])
 
-    def step(self, value: float) -> bool:
-        """Whether a step with this parameter may run; after the first refusal none may."""
-        if not self.halted:
-            self.halted = not bool(self._filter.step([value])[0])
-        return not self.halted
-
-
-def _compensated(total: Floats, rest: Floats, costs: Floats) -> tuple[Floats, Floats]:
-    """Kahan's sum: the new total, within two units of rounding of the exact one, and what it still lacks."""
-    increment = costs - rest
-    following = total + increment
-    return following, (following - total) - increment
-
-
-def _sum_costs(costs: Floats, total: Floats, rest: Floats) -> tuple[Floats, Floats]:
-    """`_compensated` over all steps of costs (limits × steps × records)."""
-    for row in range(costs.shape[1]):
-        total, rest = _compensated(total, rest, costs[:, row])
-    return total, rest
-
-
-def _sum_squares(block: NDArray[np.floating], total: Floats, rest: Floats, clip: float | None) -> tuple[Floats, Floats]:
-    """`_compensated` over the squares of all rows, without temporaries: large logs spend their time here."""
-    total, rest, following, increment = total.copy(), rest.copy(), np.empty_like(total), np.empty_like(total)
-    for row in block:
-        increment[:] = row
-        if clip is not None:
-            np.minimum(increment, clip, out=increment)
-        np.multiply(increment, increment, out=increment)
-        np.subtract(increment, rest, out=increment)
-        np.add(total, increment, out=following)
-        np.subtract(following, total, out=rest)
-        np.subtract(rest, increment, out=rest)
-        total, following = following, total
-    return total, rest
+    def step(self, *values: float) -> bool:
+        """Whether a step with this parameter (ρ: at each order of the rule; then its own δ, if any) may run."""
+        rows = [[value] for value in values]
+        return bool(self._filter.step(rows if len(rows) > 1 else rows[0])[0])

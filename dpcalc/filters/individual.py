@@ -8,10 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc import conversions
+from dpcalc.accounting.compose import upper_epsilon
 from dpcalc.arrays import Floats
-from dpcalc.filters.individual_loss import LossMoments, individual_epsilons
-from dpcalc.filters.rules import Rule
+from dpcalc.filters.buckets import NormCounts
+from dpcalc.filters.individual_loss import individual_epsilons
+from dpcalc.filters.rule import Rule
 from dpcalc.filters.run import Run
+from dpcalc.mechanisms.base import Mechanism
+from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.mechanisms.sampled import PoissonSampled
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
 
@@ -19,6 +24,7 @@ QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
 _EXACTLY = 4096
 _CHORDS = 20_000
 _FITTED_DELTAS = 4
+_LEVELS = 8
 _LARGEST_DELTA = 0.05
 
 
@@ -34,25 +40,45 @@ class FittedMu:
 
 
 def epsilons(run: Run, delta: float) -> Floats:
-    """Every record's ε at δ: exact for Gaussian steps, an upper bound for declared ρ and ε, else approximate."""
-    if run.moments is not None:
-        return individual_epsilons(run.moments, delta)
+    """Every record's ε at δ, had all steps been fixed beforehand; for steps that were chosen it is after the fact.
+
+    Let step one be Gaussian with μ = 1, and step two with μ = 2 unless the first lost more than its own ε(1): then the
+    record is left alone. Everybody who is told ε(1) has lost more, and the true δ is 1.9 times the stated one.
+    """
+    if run.norm_counts is not None:
+        return sampled_epsilons(run.norm_counts, delta)
+    if run.settings.rule.orders:
+        return run.settings.rule.epsilons(run.filter.totals, delta)
     return _from_curve(
         run.filter.spent, _curve(run.settings.rule, delta), power=1.0 if run.settings.rule.squares else 0.5
     )
 
 
+def sampled_epsilons(counts: NormCounts, delta: float) -> Floats:
+    """An upper bound on ε at δ of each record's own norms taken as given, never above that of all its steps at the clip."""
+    found = individual_epsilons(counts, delta)
+    clip = counts.buckets.clip
+    if clip is None or not found.any():
+        return found
+    taken = counts.taken()
+    known = np.unique(taken[found > 0])
+    # One composition for each number of steps, or for some of them: more steps only cost more.
+    levels = (
+        known if known.size <= _LEVELS else known[-1 - np.unique(np.geomspace(1, known.size, _LEVELS).astype(int) - 1)]
+    )
+    levels = np.sort(levels)
+    noise = counts.buckets.sigma / (clip * (1 + counts.buckets.tolerance)) * (1 - 2.0**-50)
+    step: Mechanism = Gaussian(noise_multiplier=noise, adjacency="add-remove")
+    if counts.sampling_rate < 1:
+        step = PoissonSampled(base=step, sampling_rate=counts.sampling_rate)
+    ceilings = np.array([upper_epsilon([(step, int(level))], delta) for level in levels])
+    return np.minimum(found, ceilings[np.minimum(np.searchsorted(levels, taken), levels.size - 1)])
+
+
 def _curve(rule: Rule, delta: float) -> Callable[[Floats], Floats]:
     """ε as a function of what was spent."""
-    if rule.kind == "dp":
-        return lambda spent: np.array(
-            [conversions.zcdp_epsilon(s * s / 2, delta) if s else 0.0 for s in spent.tolist()]
-        )
     if rule.squares:
         return lambda spent: np.asarray(conversions.gdp_epsilon(spent, delta))
-    if rule.orders:
-        order = rule.orders[0]
-        return lambda rho: conversions.rdp_epsilons(np.full_like(rho, order), rho, delta)
     return lambda rho: np.array([conversions.zcdp_epsilon(r, delta) if r else 0.0 for r in rho.tolist()])
 
 
@@ -70,11 +96,11 @@ def quantiles(values: Floats) -> list[float]:
     return [float(value) for value in np.quantile(values, QUANTILES)] if values.size else []
 
 
-def fitted_mu(moments: LossMoments, delta: float) -> FittedMu:
+def fitted_mu(counts: NormCounts, delta: float) -> FittedMu:
     """The smallest μ whose curve is above a record's own at several δ, from the one asked for to 0.05 (Koskela §5)."""
     deltas = np.geomspace(delta, max(delta, min(_LARGEST_DELTA, delta * 1e4)), _FITTED_DELTAS)
-    found = np.array([individual_epsilons(moments, float(at)) for at in deltas])
-    mu = np.zeros(moments.individuals)
+    found = np.array([sampled_epsilons(counts, float(at)) for at in deltas])
+    mu = np.zeros(counts.individuals)
     for at, epsilon in zip(deltas, found, strict=True):
         np.maximum(mu, _mu_above(epsilon, float(at)), out=mu)
     low = np.where(found > 0, found, np.inf).min(axis=0)
@@ -90,11 +116,3 @@ def _mu_above(epsilon: Floats, delta: float) -> Floats:
     table = np.asarray(conversions.gdp_epsilon(nodes, delta))
     above = nodes[np.minimum(np.searchsorted(table, epsilon, side="left"), nodes.size - 1)]
     return np.where(epsilon > 0, above, 0.0)
-
-
-def histogram(values: Floats, bins: int = 12) -> list[tuple[float, float, int]]:
-    """Counts of records in equal ranges of a value: (from, to, records)."""
-    if not values.size:
-        return []
-    counts, edges = np.histogram(values, bins=bins if np.ptp(values) > 0 else 1)
-    return [(float(a), float(b), int(n)) for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)]

@@ -1,230 +1,304 @@
-"""Each record's own ε under Poisson sampling, for all records at once, from a few running sums per record.
+"""Every record's own ε under Poisson sampling: an upper bound on that of its norms taken as given, by construction.
 
-A record whose norms gave u_t = (‖g_t‖/σ)² has log E[e^{λL}] = Σ_t K(λ; u_t), and K/u is smooth in u: on each piece of u
-a Chebyshev polynomial, so the sums Σ u·T_k(u) recover it at every λ. Then δ(ε) is the contour integral
+From the counts of `buckets`, the finite pairs of `edge_losses` and the tables of `transforms`. With one more Gaussian
+step of a tiny μ = η, which can only raise δ (Jensen), on Re λ = c > 0
 
-    δ(ε) = (1/2πi) ∫ exp(Σ K(λ) − λε) / (λ(λ+1)) dλ   over Re λ = c, any c > 0,
+    δ(ε) ≤ (h/2π) Σ_j e^{ΣK(λ_j) + η²λ_j(λ_j+1)/2 − λ_j ε} / (λ_j(λ_j+1)),   λ_j = c + ihj, all integers j:
 
-by the trapezoid rule, which is never below the integral (Poisson summation). Koskela et al., §D, obtain the same number
-with a 2,000,000-point FFT per record. With norms that depend on earlier outputs it is an approximation (their §5).
+by Poisson summation the sum is Σ_k e^{ckP}δ(ε+kP) with P = 2π/h, and no term is negative. What is cut off is at most
+M(c)·(1/π)∫e^{…−η²y²/2}/y² dy. An ε is accepted only where this sum, the remainders of coins, all rounding errors and
+the mass at a loss of ∞ are together at most δ; otherwise Chernoff's bound on the same tables stands.
+
+What c, h, η and the first guess are decides how close the bound is and what it costs, never whether it holds. If norms
+depend on earlier outputs, such an ε is neither exact nor a bound of what was lost: it is known after the fact.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.polynomial import chebyshev
-from numpy.typing import NDArray
 
-from dpcalc.arrays import Complexes, Floats
-from dpcalc.filters.filters import EVERYBODY, Who
-from dpcalc.filters.pieces import OCTAVES, coefficients, octave
-from dpcalc.pairs.subsampled_gaussian import Direction, log_mgf
+from dpcalc.arrays import Bools, Complexes, Floats, Indices
+from dpcalc.errors import InputError
+from dpcalc.filters.buckets import NormCounts, distance
+from dpcalc.filters.edge_losses import edge_losses
+from dpcalc.filters.transforms import ROUND, Transforms, phases
 
-DEGREE = 12
-# ε is widened by this much: above what certified composition adds at its default tolerance, so the two never disagree.
-MARGIN = 2e-3
-_ABSCISSAS = (0.2, 3000.0, 25)  # shared by all records: each uses the one nearest its saddle point
-_ALIASING = 1e-6
-_PRECISE = 1e-4  # interpolation error of a record's ΣK up to which a contour is preferred
-_TAIL = 2e-4
-_FEWEST_NODES = 24
-_LARGEST_NODES = 192
-_ENTRIES = 2_000_000
-_TILE = 65_536
-_DIRECTIONS: tuple[Direction, Direction] = ("remove", "add")
+_ABSCISSAS = np.geomspace(0.02, 1e6, 60)
+_LOST, _NOISE, _ALIAS = 2e-3, 5e-3, 2e-3  # shares of δ at ∞, of ε for the drop of noise, of δ for aliases
+_LARGEST_NODES = 8000
+_ENTRIES = 300_000
+_PEOPLE = 1024
+_ATTEMPTS = 8
+_PRECISE = 2e-4
+_SMALLEST_DELTA = 1e-140
+
+
+def individual_epsilons(counts: NormCounts, delta: float) -> Floats:
+    """An upper bound on the ε at δ of each record's own steps; ∞ where none is known (δ below 1e-140, huge norms)."""
+    if not 0 < delta < 1:
+        raise InputError(f"expected delta in (0, 1), got {delta}")
+    epsilons = np.zeros(counts.individuals)
+    steps = max(1, counts.steps)
+    total = counts.sampling_rate * distance(counts.buckets.edges)
+    # δ(0) is at most the sum of the distances.
+    apart = np.concatenate([counts.on_edges(some)[0] @ total for some in _parts(np.arange(counts.individuals))] or [[]])
+    todo = np.flatnonzero(~(apart * (1 + 1e-12) <= delta))
+    if not todo.size:
+        return epsilons
+    if delta < _SMALLEST_DELTA:
+        epsilons[todo] = np.inf
+        return epsilons
+    places = _edges_of(counts, todo)
+    pairs = edge_losses(counts.buckets.edges[places], counts.sampling_rate, _LOST * delta / steps)
+    for remove in (True, False):
+        _Direction(Transforms(pairs, places, remove=remove), _Chosen(counts, places), delta).raise_to(epsilons, todo)
+    return epsilons
+
+
+def _edges_of(counts: NormCounts, records: Indices) -> Indices:
+    """The edges that any of these records is on: both of each bucket that holds a step."""
+    buckets = np.flatnonzero(np.any([counts.packed[some].any(axis=0) for some in _parts(records)], axis=0))
+    return np.union1d(buckets, buckets[buckets > 0] - 1)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Counts on some of the edges."""
+
+    counts: NormCounts
+    places: Indices
+
+    def on_edges(self, records: Indices) -> tuple[Floats, Floats]:
+        whole, coins = self.counts.on_edges(records)
+        if self.places.size == self.counts.buckets.width:
+            return whole, coins
+        return whole[:, self.places], coins[:, self.places]
+
+    def used_by(self, records: Indices) -> Indices:
+        """Which of the chosen edges these records are on."""
+        return np.searchsorted(self.places, _edges_of(self.counts, records))
+
+
+def _parts(records: Indices, size: int = _PEOPLE) -> Iterator[Indices]:
+    return (records[first : first + size] for first in range(0, records.size, size))
 
 
 @dataclass
-class LossMoments:
-    """Running sums Σ u·T_k(u) of every record, for each piece of u that has occurred.
+class _Search:
+    """What is known of each record so far: hints, but for `best`, which is proved at every moment."""
 
-    Pieces end at `anchor`, best the largest u there is: K rises steeply soon beyond the u that matter.
-    """
-
-    sampling_rate: float
-    individuals: int = 0
-    pieces: dict[int, Floats] = field(default_factory=dict)
-    anchor: float = 1.0
-
-    def grow(self, individuals: int) -> None:
-        """Make room for records that appear for the first time."""
-        more = individuals - self.individuals
-        self.pieces = {piece: np.pad(sums, ((0, 0), (0, more))) for piece, sums in self.pieces.items()}
-        self.individuals = individuals
-
-    def add(self, squares: Floats, who: Who = EVERYBODY) -> None:
-        """Add the u of the records that took part in a step, or in a block of steps (rows); 0 for one that did not."""
-        block = np.atleast_2d(squares)
-        records = np.arange(self.individuals)[who]
-        width = min(block.shape[1], _TILE)
-        height = max(1, _TILE // max(1, width))
-        for left in range(0, block.shape[1], width or 1):
-            for top in range(0, block.shape[0], height):
-                self._add(block[top : top + height, left : left + width], records[left : left + width])
-
-    def _add(self, block: Floats, records: NDArray[np.int64]) -> None:
-        columns = np.broadcast_to(np.arange(records.size), block.shape).ravel()
-        pieces, x = octave(block.ravel() / self.anchor)
-        found = np.bincount(pieces)
-        count = records.size * found.size
-        sums = _chebyshev_sums(block.ravel(), x, columns + records.size * pieces, count)
-        sums = sums.reshape(DEGREE + 1, found.size, records.size)
-        for piece in np.flatnonzero(found).tolist():
-            if piece in self.pieces or sums[0, piece].any():
-                whole = self.pieces.setdefault(piece, np.zeros((DEGREE + 1, self.individuals)))
-                whole[:, records] += sums[:, piece]
-
-    def select(self, records: NDArray[np.int64]) -> LossMoments:
-        """The sums of some records only."""
-        chosen = {piece: sums[:, records] for piece, sums in self.pieces.items()}
-        return LossMoments(self.sampling_rate, len(records), chosen, self.anchor)
+    best: Floats
+    steep: Floats  # −d log δ / dε at the solution
+    guess: Floats
+    limit: Floats  # abscissas above it were of no use
 
 
-def _chebyshev_sums(weight: Floats, x: Floats, columns: NDArray[np.int64], count: int) -> Floats:
-    """Σ weight·T_k(x) over the entries of each column, for k = 0 … DEGREE."""
-    before, current, twice = weight, weight * x, 2 * x
-    sums = [np.bincount(columns, before, count), np.bincount(columns, current, count)]
-    for _ in range(2, DEGREE + 1):
-        before, current = current, twice * current - before
-        sums.append(np.bincount(columns, current, count))
-    return np.array(sums)
+class _Direction:
+    """One direction of the pair: solves δ(ε) = δ for groups of records that share a contour."""
 
+    def __init__(self, transforms: Transforms, counts: _Chosen, delta: float) -> None:
+        self._transforms, self._counts, self._delta = transforms, counts, delta
+        self._real = transforms.real(_ABSCISSAS)
+        self._left = np.zeros(counts.counts.individuals)
 
-def individual_epsilons(moments: LossMoments, delta: float) -> Floats:
-    """Every record's ε at δ: above its own composition's ε by less than 1 %, in either direction; approximate."""
-    worst = np.zeros(moments.individuals)
-    for direction in _DIRECTIONS:
-        np.maximum(worst, _Contour(moments, direction).epsilons(delta), out=worst)
-    return worst * (1 + MARGIN)
-
-
-class _Contour:
-    """The transforms of all records in one direction, and the solution of δ(ε) = δ on contours they share."""
-
-    def __init__(self, moments: LossMoments, direction: Direction) -> None:
-        self._moments, self._direction = moments, direction
-
-    def epsilons(self, delta: float) -> Floats:
-        total = sum((sums[0] for sums in self._moments.pieces.values()), np.zeros(self._moments.individuals))
-        epsilon = np.zeros(self._moments.individuals)
-        alive = np.flatnonzero(total > 0)
-        if not alive.size:
-            return epsilon
-        bucket, start, spread = self._saddles(alive, delta)
-        for abscissa in np.unique(bucket):
-            chosen = np.flatnonzero(bucket == abscissa)
-            nodes = self._nodes(float(abscissa), alive[chosen], spread[chosen], delta)
-            size = max(1, _ENTRIES // nodes.size)
-            for first in range(0, chosen.size, size):
-                some = chosen[first : first + size]
-                epsilon[alive[some]] = self._solve(nodes, alive[some], start[some], delta)
-        return epsilon
-
-    def _saddles(self, records: NDArray[np.int64], delta: float) -> tuple[Floats, Floats, Floats]:
-        """For each record a shared abscissa near its saddle point, a first ε, and the loss's spread there."""
-        c = self._abscissas(records, delta)
-        sums, error = self._transform(c, records)
-        # Chernoff's bound log δ ≤ ΣK(c) − cε + c·log c − (1+c)·log(1+c), solved for ε; the best c is near the saddle.
-        bound = (sums.real + error - math.log(delta) + c * np.log(c) - (1 + c) * np.log1p(c)) / c
-        bound = np.where(np.isfinite(bound), bound, np.inf)
-        # A contour may run through any c > 0: rather a little off the saddle than where interpolation is poor.
-        precise = np.where(error <= _PRECISE, bound, np.inf)
-        place = np.where(np.isfinite(precise).any(axis=1), np.argmin(precise, axis=1), np.argmin(bound, axis=1))
-        rows = np.arange(records.size)
-        gaussian = np.sqrt(2 * np.maximum(sums.real[rows, place], 0.0) / (c * (1 + c))[place])
-        return c[place], np.maximum(bound.min(axis=1), 0.0), gaussian
-
-    def _abscissas(self, records: NDArray[np.int64], delta: float) -> Floats:
-        """The shared abscissas among which these records' saddle points lie: c ≈ √(2·log 1/δ)/μ, or less."""
-        total = sum(sums[0, records] for sums in self._moments.pieces.values())
-        saddles = math.sqrt(-2 * math.log(delta)) / (self._moments.sampling_rate * np.sqrt(total))
-        grid = np.geomspace(*_ABSCISSAS)
-        inside = (grid >= 0.1 * saddles.min()) & (grid <= 2 * saddles.max())
-        return grid[inside] if inside.any() else grid
-
-    def _nodes(self, abscissa: float, records: NDArray[np.int64], spread: Floats, delta: float) -> Complexes:
-        """λ = c + iy, so fine that aliases are negligible and so far out that the rest is, for these records."""
-        period = max(math.log(1 / (delta * _ALIASING)) / abscissa, 14 * float(spread.max()))
-        step = 2 * math.pi / period
-        count = _FEWEST_NODES
-        # The slowest decay is that of a record with the narrowest loss: judge the reach on a sample of the extremes.
-        judged = records[np.argsort(spread)[:: max(1, spread.size // 32)]]
-        while count < _LARGEST_NODES:
-            reach = abscissa + 1j * step * np.arange(count + 1)
-            sums, _ = self._transform(reach, judged)
-            size = np.exp(np.minimum(sums.real - sums.real[:, :1], 0.0)) / np.abs(reach * (1 + reach))
-            tail = size[:, -count // 4 :].max(axis=1) * count
-            if np.all(tail <= _TAIL * size.sum(axis=1)):
+    def raise_to(self, floor: Floats, todo: Indices) -> None:
+        """Raise `floor` to this direction's ε; a record whose Chernoff bound is below it costs nothing more."""
+        search = self._chernoff(todo)
+        chernoff = search.best.copy()
+        todo = todo[chernoff[todo] > floor[todo]]
+        for attempt in range(_ATTEMPTS):
+            todo = todo[np.isfinite(search.best[todo])]
+            if not todo.size:
                 break
-            count *= 2
-        return np.asarray(abscissa + 1j * step * np.arange(count + 1), dtype=np.complex128)
+            again = []
+            for group in self._groups(todo, search):
+                found = self._solve(group, search)
+                again.append(_improve(search, chernoff, floor, group, found, attempt))
+            todo = np.concatenate(again)
+        np.maximum(floor, search.best, out=floor)
 
-    def _solve(self, nodes: Complexes, records: NDArray[np.int64], start: Floats, delta: float) -> Floats:
-        """ε with δ(ε) = δ by Newton's method on log δ, the interpolation error and the cut-off tail included in δ."""
-        sums, error = self._transform(nodes, records)
-        step = float(nodes[1].imag)
-        weights = np.full(nodes.size, step / math.pi)
-        weights[0] /= 2
-        top = sums.real[:, :1]
-        kernel = np.exp(sums - top) * weights / (nodes * (1 + nodes))
-        size = np.abs(kernel)
-        # Beyond the last node: as if the transform stayed at its largest recent value.
-        recent = size[:, -max(2, nodes.size // 8) :].max(axis=1, keepdims=True)
-        wrong = (size * np.expm1(np.minimum(error, 50.0))).sum(axis=1, keepdims=True) + recent * nodes.size
-        c, target = nodes[0].real, math.log(delta)
+    def _chernoff(self, todo: Indices) -> _Search:
+        """log δ ≤ ΣK(c) − cε + c·log c − (1+c)·log(1+c) at the best abscissa."""
+        size, c = self._left.size, _ABSCISSAS
+        search = _Search(np.zeros(size), np.zeros(size), np.zeros(size), np.full(size, np.inf))
+        logs, remainders = (np.where(np.isinf(a), 1e200, a) for a in (self._real.logs, self._real.remainders))
+        for some in _parts(todo):
+            whole, coins = self._counts.on_edges(some)
+            left = self._delta - (whole @ self._transforms.infinite) * (1 + 1e-12)
+            self._left[some] = left
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+                bound = whole @ logs + coins @ remainders - np.log(np.maximum(left, 0.0))[:, None]
+                bound = (bound * (1 + 1e-12) + 1e-12 + c * np.log(c) - (1 + c) * np.log1p(c)) / c
+            bound = np.where(bound < 1e190, bound, np.inf)
+            search.best[some] = np.maximum(bound.min(axis=1) * (1 + 1e-12), 0.0)
+            search.steep[some] = c[bound.argmin(axis=1)]
+        search.guess = 0.85 * search.best
+        return search
 
-        def profile(epsilon: Floats) -> tuple[Floats, Floats]:
-            turned = kernel * np.exp(-1j * np.outer(epsilon, nodes.imag))
-            value = np.maximum(turned.real.sum(axis=1) + wrong[:, 0], 1e-300)
-            slope = -(turned * nodes).real.sum(axis=1) - c * wrong[:, 0]
-            return np.log(value) + top[:, 0] - c * epsilon, slope / value
+    def _groups(self, todo: Indices, search: _Search) -> list[_Group]:
+        """Records with the same abscissa and half-octave of ε."""
+        found = []
+        for some in _parts(todo):
+            sums = self._counts.on_edges(some)[0] @ np.where(np.isinf(self._real.logs), 1e100, self._real.logs)
+            found.append(_abscissa(sums, search.guess[some], self._left[some], search.limit[some]))
+        place, period, excess = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        octave = np.floor(2 * np.log2(np.maximum(search.guess[todo], 1e-300))).astype(np.int64)
+        keys, which = np.unique(np.stack([place, octave]), axis=1, return_inverse=True)
+        order = np.argsort(which.ravel(), kind="stable")
+        ends = np.cumsum(np.bincount(which.ravel(), minlength=keys.shape[1]))
+        groups = []
+        for (abscissa, half), members in zip(keys.T.tolist(), np.split(order, ends[:-1]), strict=True):
+            reach = math.sqrt(2 * (float(excess[members].max()) + 7))
+            c, scale = float(_ABSCISSAS[abscissa]), 2.0 ** (half / 2)
+            groups.append(_Group(todo[members], c, float(period[members].max()), reach, scale))
+        return groups
 
-        at_zero, _ = profile(np.zeros(records.size))
-        epsilon = start
-        for _ in range(60):
-            log_delta, slope = profile(epsilon)
-            change = np.clip((log_delta - target) / np.minimum(slope, -1e-12), -1 - epsilon, 1 + epsilon)
-            following = np.maximum(epsilon - change, 0.0)
-            done = np.abs(following - epsilon) <= 1e-9 * (epsilon + 1e-6)
-            epsilon = following
-            if np.all(done):
+    def _solve(self, group: _Group, search: _Search) -> _Found:
+        """ε of the group on one contour, and what it tells about a better one."""
+        who, c = group.records, group.abscissa
+        nothing = _Found(search.best[who], np.full(who.size, c), np.zeros(who.size))
+        noise = group.noise(max(c, float(search.steep[who].max())), float(self._left[who].min()))
+        step = 2 * math.pi / group.period
+        nodes = -(-int(min(group.reach / noise / step, 1e9) + 2) // 16) * 16
+        if nodes > _LARGEST_NODES:
+            return nothing
+        used = self._counts.used_by(who)
+        table = self._transforms.contour(used, c, step, nodes)
+        kernel = _Kernel.of(c, step, nodes, noise)
+        parts = []
+        for some in _parts(who, max(1, _ENTRIES // nodes)):
+            whole, coins = (counted[:, used] for counted in self._counts.on_edges(some))
+            sums = whole @ table.logs.real + 1j * (whole @ table.logs.imag)
+            wrong = coins @ table.remainders + whole @ table.errors
+            wrong += ROUND * (used.size * np.abs(sums) + 64)
+            parts.append(kernel.solve(sums, wrong, np.log(self._left[some]), search.best[some]))
+        return _Found(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Records that share a contour: its abscissa, period and reach, and about what ε they have."""
+
+    records: Indices
+    abscissa: float
+    period: float
+    reach: float
+    scale: float
+
+    def noise(self, steep: float, left: float) -> float:
+        """η: it costs (θ+1)η²/2 in ε with θ the slope of −log δ at the solution."""
+        return min(math.sqrt(2 * _NOISE * self.scale / (steep + 1)), self.scale / math.sqrt(-2 * math.log(left)))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """ε, the slope of −log δ there, and the share of δ that is error terms, of each record of a group."""
+
+    epsilon: Floats
+    slope: Floats
+    share: Floats
+
+    def __iter__(self) -> Iterator[Floats]:
+        return iter((self.epsilon, self.slope, self.share))
+
+
+def _improve(
+    search: _Search, chernoff: Floats, floor: Floats, group: _Group, found: _Found, attempt: int
+) -> Indices:
+    """Take over what a group found; returns who should be tried again, on another contour."""
+    who, c, got = group.records, group.abscissa, found.epsilon
+    search.best[who] = np.minimum(search.best[who], got)
+    useless = got > 0.999 * chernoff[who]
+    # Error terms too large (a smaller abscissa), more noise than δ's slope allows, or ε much smaller than thought.
+    poor = useless | ((found.share > 8e-3 * found.slope * got) & (found.share > 0.02))
+    rough = ((found.slope > 1.6 * np.maximum(search.steep[who], c)) & (attempt < 4)) | (got < 0.8 * search.guess[who])
+    search.limit[who[poor]] = 0.75 * c
+    search.steep[who] = np.clip(found.slope, 0, 3e3 / np.maximum(got, 1e-9))
+    search.guess[who] = np.where(useless, 0.7 * search.guess[who], got)
+    return who[(got > 1e-3 * chernoff[who]) & (got > floor[who]) & (poor | rough)]
+
+
+def _abscissa(sums: Floats, guess: Floats, left: Floats, limit: Floats) -> tuple[Indices, Floats, Floats]:
+    """The abscissa that needs fewest nodes, the period that keeps aliases on both sides small, and log(M(c)e^{−cε}/δ)."""
+    grid = _ABSCISSAS
+    small, period = np.log(_ALIAS * left)[:, None], np.full(sums.shape, np.inf)
+    near = 0.85 * guess[:, None]
+    for k in (1, 2, 3, 5):
+        right = (sums[:, k:] - grid[k:] * near - small) / (grid[k:] - grid[:-k])
+        np.minimum(period[:, :-k], right, out=period[:, :-k])
+    period = np.maximum(period, -small / grid)
+    excess = np.maximum(sums - grid * near - np.log(left)[:, None], 0.0)
+    allowed = grid < np.maximum(limit, 0.03)[:, None]
+    cost = np.where(allowed, period * np.sqrt((grid + 1) * (excess + 7)), np.inf)
+    best = np.argmin(cost, axis=1)
+    rows = np.arange(best.size)
+    return best, period[rows, best], excess[rows, best]
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """The weights of a contour's nodes, the drop of noise included, and what is beyond the last one."""
+
+    step: float
+    points: Complexes
+    weights: Complexes
+    beyond: float
+
+    @classmethod
+    def of(cls, c: float, step: float, nodes: int, noise: float) -> _Kernel:
+        points = c + 1j * step * np.arange(nodes)
+        exponent = noise**2 * points * (points + 1) / 2 - np.log(points * (points + 1)) + math.log(step / math.pi)
+        exponent[0] -= math.log(2)
+        end = step * (nodes - 1)
+        cut = math.exp(min(noise**2 / 2 * (c * (c + 1) - end * end), 700.0)) / (noise**2 * end**3) / math.pi
+        return cls(step, points, np.exp(exponent), cut)
+
+    def solve(self, sums: Complexes, wrong: Floats, goal: Floats, start: Floats) -> tuple[Floats, Floats, Floats]:
+        """ε ≤ start at which log of the sum with all errors is at most `goal`; the slope there; the share of errors."""
+        wrong = wrong + ROUND * 8 * np.outer(start, self.points.imag)
+        top = sums[:, 0].real
+        terms = np.exp(sums - top[:, None]) * self.weights
+        errors = self._errors(terms, wrong)
+        c, goal = float(self.points[0].real), goal - top
+        high, low = start.copy(), np.zeros(len(terms))
+        slope, share = np.full(len(terms), c), np.zeros(len(terms))
+        at_zero = terms.real.sum(axis=1) + errors
+        high[_accepted(at_zero, np.zeros(len(terms)), goal)] = 0.0
+        x, live = 0.9 * high, np.flatnonzero(high > 0)
+        for turn in range(30):
+            if not live.size:
                 break
-        # With very few steps the transform decays slowly; Chernoff's bound, where it started, is then the better one.
-        return np.where(at_zero <= target, 0.0, np.minimum(epsilon, start))
+            epsilon = x[live]
+            turned = terms[live] * phases(-self.step * epsilon, self.points.size)
+            value = turned.real.sum(axis=1) + errors[live]
+            known = np.where(np.isfinite(value) & (value > 0), value, 1.0)
+            fine = known == value
+            slope[live] = np.where(fine, ((turned @ self.points).real + c * errors[live]) / known, c)
+            share[live] = np.where(fine, errors[live] / known, 1.0)
+            good = _accepted(value, c * epsilon, goal[live])
+            high[live[good]], low[live[~good]] = epsilon[good], epsilon[~good]
+            over = np.log(known) - c * epsilon - goal[live]
+            newton = (epsilon + over / np.maximum(slope[live], 1e-300)) * np.where(good, 1 - 5e-5, 1 + 5e-5)
+            inside = fine & (newton > low[live]) & (newton < high[live]) & (turn % 6 < 5)
+            x[live] = np.where(inside, newton, (low[live] + high[live]) / 2)
+            live = live[high[live] - low[live] > _PRECISE * high[live]]
+        return high, slope, share
 
-    def _transform(self, exponents: NDArray[np.generic], records: NDArray[np.int64]) -> tuple[Complexes, Floats]:
-        """Σ_t K(λ; u_t) for each record (rows) and λ (columns), and a bound on its interpolation error."""
-        values = np.zeros((records.size, exponents.size), dtype=np.complex128)
-        errors = np.zeros((records.size, exponents.size))
-        for piece, sums in self._moments.pieces.items():
-            polynomial, error = _slopes(
-                tuple(exponents.tolist()), self._moments.sampling_rate, self._direction, piece, self._moments.anchor
-            )
-            chosen = sums[:, records].T
-            values += chosen @ polynomial
-            errors += chosen[:, :1] * error
-        return values, errors
+    def _errors(self, terms: Complexes, wrong: Floats) -> Floats:
+        """The sum of all errors, relative to M(c): of each term at most its own, or what |M(c+iy)| ≤ M(c) leaves."""
+        size, first = np.abs(terms), np.exp(np.minimum(wrong[:, :1], 600.0))
+        own = np.where(wrong < 600, size * np.expm1(np.minimum(wrong, 600.0)), np.inf)
+        errors = np.minimum(own, size + first * np.abs(self.weights)).sum(axis=1) + self.beyond * first[:, 0]
+        errors += size.sum(axis=1) * ROUND * (self.points.size + 16)
+        return np.asarray(np.where(wrong[:, 0] < 600, errors, np.inf))  # otherwise M(c) itself is not known
 
 
-@lru_cache(maxsize=128)
-def _slopes(
-    exponents: tuple[complex, ...], rate: float, direction: Direction, piece: int, anchor: float
-) -> tuple[Complexes, Floats]:
-    """Chebyshev coefficients of K(λ; u)/u on a piece, for each λ, and the error measured between the nodes."""
-    nodes = OCTAVES.nodes(piece, DEGREE + 1)
-    low, high = OCTAVES.range(piece)
-    between = low + (high - low) * np.array([0.005, 0.35, 0.8])
-    squares = anchor * np.concatenate([nodes, between])
-    order = np.argsort(squares)
-    found = log_mgf(np.array(exponents), 1 / np.sqrt(squares), rate, direction).astype(np.complex128)
-    # K is continuous in u: undo the jumps of the principal logarithm.
-    found[order] = found[order].real + 1j * np.unwrap(found[order].imag, axis=0)
-    slopes = found / squares[:, None]
-    polynomial: Complexes = coefficients(slopes[: nodes.size])
-    basis = chebyshev.chebvander(OCTAVES.to_unit(between, piece), DEGREE)
-    error: Floats = np.abs(basis @ polynomial - slopes[nodes.size :]).max(axis=0)
-    return polynomial, 2 * error
+def _accepted(value: Floats, exponent: Floats, goal: Floats) -> Bools:
+    """Whether value·e^{−exponent} ≤ e^goal, rounding included; never for what is not a positive number."""
+    known = np.where(np.isfinite(value) & (value > 0), value, np.inf)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(known) - exponent <= goal - ROUND * (64 + 4 * (exponent + np.abs(goal))))

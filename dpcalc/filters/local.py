@@ -11,6 +11,7 @@ import numpy as np
 from dpcalc.errors import InputError
 from dpcalc.filters.logs.dense import DenseLog
 from dpcalc.filters.logs.identifiers import Identifiers
+from dpcalc.filters.logs.meaning import at_the_orders_of, in_units_of_noise
 from dpcalc.filters.logs.ordering import Entries, Unsorted, checked_order, sorted_on_disk
 from dpcalc.filters.logs.table import LongLog, Row, TextIds
 from dpcalc.filters.run import Duplicate, MissingStep, Run, Settings
@@ -77,7 +78,7 @@ def _long(log: LongLog, settings: Settings, state: Path | None, advance: Advance
         for name in known:
             ids.code(str(name) if text_ids else name)
         run.names = ids.names
-        entries = _coded(log, ids, text_ids)
+        entries = _meant(log, run, _coded(log, ids, text_ids))
         try:
             ordered = checked_order(entries) if in_order else sorted_on_disk(entries)
             _fold(log, ids, ordered, _Saver(run, state), advance)
@@ -93,6 +94,15 @@ def _coded(log: LongLog, ids: Identifiers, text_ids: bool) -> Iterator[Entries]:
         yield Entries(batch.steps, ids.codes(batch.ids), batch.values)
 
 
+def _meant(log: LongLog, run: Run, entries: Iterator[Entries]) -> Iterator[Entries]:
+    """The entries as the filter takes them: what stands beside a value is brought into it."""
+    if "sigma" in log.columns.beside:
+        return in_units_of_noise(log, entries, clip=run.settings.clip_before_noise, clipped=run.count_clipped)
+    if "order" in log.columns.beside:
+        return at_the_orders_of(log, entries, run.settings.rule.orders)
+    return entries
+
+
 def _fold(log: LongLog, ids: Identifiers, batches: Iterator[Entries], saver: _Saver, advance: Advance) -> None:
     run = saver.run
     for steps, codes, values in batches:
@@ -105,7 +115,7 @@ def _fold(log: LongLog, ids: Identifiers, batches: Iterator[Entries], saver: _Sa
             if run.steps.labels and step > run.steps.labels[-1]:
                 saver.whole_step()
             try:
-                run.entries(step, codes[low:high], values[low:high])
+                run.entries(step, codes[low:high], values[..., low:high])
             except Duplicate as twice:
                 raise duplicate_error(log, twice.step, ids.names[twice.code]) from None
         advance(steps.size)

@@ -124,7 +124,23 @@ class Mixture:
         allowed: Bools = known & nothing
         open_ones = np.flatnonzero(known & ~nothing)
         if open_ones.size:
-            allowed[open_ones] = self._least_excess(spent[:, open_ones], largest_loss[open_ones]) >= 0
+            allowed[open_ones] = self._decided(spent[:, open_ones], largest_loss[open_ones])
+        return allowed
+
+    def _decided(self, spent: Floats, largest_loss: Floats) -> Bools:
+        """Whether the condition holds, for runs that have spent something; most are decided at one ℓ."""
+        own_room = renyi_room(np.array(self.orders), self.epsilon, self.delta)[:, None]
+        own_room += (np.log(np.array(self.weights)) / self._steep[:, 0])[:, None]
+        left = self._steep * (own_room - spent)
+        # With its weight for its δ, one order alone is enough: the other terms only add to it.
+        sure = np.any(left > 1e-9 * (1 + self._steep * (self.epsilon + spent)), axis=0)
+        allowed: Bools = sure.copy()
+        # Where the order that has most left has its minimum, the condition fails for most of those that fail.
+        where = np.minimum(np.log1p(1 / self._steep[np.argmax(left, axis=0), 0]), largest_loss - self.epsilon)
+        unsure = np.flatnonzero(~sure)
+        rest = unsure[self._excess(where[unsure], spent[:, unsure]).value >= 0]
+        if rest.size:
+            allowed[rest] = self._least_excess(spent[:, rest], largest_loss[rest]) >= 0
         return allowed
 
     @cached_property

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
 from dpcalc.filters.filters import EVERYBODY, IndividualFilter, Who
-from dpcalc.filters.rules import Rule
+from dpcalc.filters.rule import Rule
+from dpcalc.filters.totals import Totals
 
 
 class Odometer:
@@ -44,8 +45,8 @@ class Odometer:
         if fits.all():
             return
         records = np.arange(self.restarts.size)[who][~fits]
-        self._stretch.totals[:, records] = self._stretch.compensation[:, records] = 0.0
-        again, _ = self._stretch.charge(values[~fits], records)
+        self._stretch.forget(records)
+        again, _ = self._stretch.charge(values[..., ~fits], records)
         if not again.all():
             worst = float(self._rule.spent(self._rule.costs(values[~fits])).max())
             raise InputError(
@@ -70,8 +71,7 @@ class Odometer:
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Everything it remembers, for a state file."""
         return {
-            "odometer_totals": self._stretch.totals,
-            "odometer_compensation": self._stretch.compensation,
+            **self._stretch.state.to_arrays("odometer_"),
             "odometer_restarts": self.restarts,
             "odometer_stops": np.concatenate([np.zeros(0, dtype=np.int64), *(who for _, who in self._stops)]),
             "odometer_stop_steps": np.repeat(
@@ -81,7 +81,7 @@ class Odometer:
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue from what `to_arrays` gave."""
-        self._stretch.totals, self._stretch.compensation = arrays["odometer_totals"], arrays["odometer_compensation"]
+        self._stretch.state = Totals.from_arrays(arrays, "odometer_")
         self.restarts = arrays["odometer_restarts"]
         stops = zip(arrays["odometer_stop_steps"].tolist(), arrays["odometer_stops"], strict=True)
         self._stops = [(step, np.array([record])) for step, record in stops]

@@ -1,94 +1,33 @@
-"""What a step costs a record, in a unit that adds up, and how much may be spent before the filter stops it.
+"""Filters by their budgets: which sums may grow how far, and what that enforces.
 
 | filter | condition to continue | guarantee | theorem |
 |---|---|---|---|
-| gdp | Σμ² ≤ B² | B-GDP | Koskela et al., Theorem 11, eq. (4.1) |
-| rdp | Σρ ≤ B at each order | (α,B)-RDP | Feldman–Zrnic, Theorem 4.3, Remark 4.4 |
-| dp | ½Σε² ≤ B* | (ε,δ)-DP, B*-zCDP | Feldman–Zrnic, Theorem 4.9 |
+| gdp | Σμ² ≤ B² | B-GDP | Koskela et al., Theorems 12 and C.1 |
+| rdp | Σρ ≤ B at each order | (α,B)-RDP | Feldman–Zrnic, Theorems 4.3 and 4.5, Remark 4.4 |
+| rdp, budget (ε,δ) | the mixture of orders, or Σρ ≤ B at one | (ε,δ)-DP | the same, and `mixture` |
+| dp | Σε ≤ ε, or the RDP of ε_t-DP steps as above | (ε,δ)-DP | the same |
+
+Any of them may stand beside Σδ_t ≤ δ″, for steps with a δ_t of their own (`mixture.split_delta`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
-
-import numpy as np
+from dataclasses import replace
+from typing import Any
 
 from dpcalc import conversions
-from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
+from dpcalc.filters.mixture import ORDERS, DeltaSplit, Mixture, best_order, split_delta
+from dpcalc.filters.rule import ROUNDING, FilterKind, Quantity, Rule
 from dpcalc.filters.subsampled import SubsampledRenyi, gaussian_rdp
-from dpcalc.notions import GaussianDP, Notion, RenyiDP, ZeroConcentratedDP
-
-FilterKind = Literal["gdp", "rdp", "dp"]
-Quantity = Literal["norm", "mu", "rho", "epsilon"]
-
-# A sum may pass its limit by this much, relatively, and still count as equal: compensated sums of double-precision
-# squares err by less than a hundredth of it. The reported budget is widened by twice as much.
-ROUNDING = 2.5e-13
+from dpcalc.notions import ApproximateDP, GaussianDP, RenyiDP, ZeroConcentratedDP
 
 
-def storage_tolerance(dtype: np.dtype[Any]) -> float:
-    """How far a sum of squares of norms stored as `dtype` may be from the truth, relatively; never below ROUNDING."""
-    if dtype.kind == "f" and dtype.itemsize < 8:
-        return ROUNDING + 2 * float(np.finfo(dtype).eps)
-    return ROUNDING
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """How values of a log become costs, the limit on their sum, and the notion of privacy that the limit enforces.
-
-    Costs are v² for norms, μ and ε, v for ρ, and the subsampled RDP at each order under Poisson sampling. A record
-    takes part while its sums stay at or below `limits`, up to a relative `tolerance` that `notion` covers.
-    """
-
-    kind: FilterKind
-    quantity: Quantity
-    limits: tuple[float, ...]
-    notion: Notion | None
-    scale: float = 1.0
-    clip: float | None = None
-    tolerance: float = ROUNDING
-    orders: tuple[float, ...] = ()
-    subsampled: SubsampledRenyi | None = None
-
-    @property
-    def squares(self) -> bool:
-        """Whether the cost is the square of the value: one limit, no interpolation."""
-        return self.subsampled is None and self.quantity != "rho"
-
-    @property
-    def accepted(self) -> Floats:
-        """The largest sums that count as within the limits."""
-        return np.array(self.limits) * (1 + self.tolerance)
-
-    def costs(self, values: Floats) -> Floats:
-        """What each value costs under each limit, one row per limit; values above the clip count as the clip."""
-        if self.clip is not None:
-            values = np.minimum(values, self.clip)
-        if self.subsampled is not None:
-            # The RDP may rise much faster than the square of a norm, so a rounded norm is widened before and not after.
-            rounding = 1 + self.tolerance if self.tolerance > ROUNDING else 1.0
-            return self.subsampled.rdp((values * rounding / self.scale) ** 2)
-        return (values * values if self.squares else values)[None]
-
-    def spent(self, totals: Floats) -> Floats:
-        """Sums of costs as people read them: μ (or its zCDP equivalent √2ρ), ρ for declared ρ and sampled RDP."""
-        first = totals[0]
-        spent: Floats = np.sqrt(first) / self.scale if self.squares else first
-        return spent
-
-    @property
-    def unit(self) -> str:
-        """What `spent` is measured in."""
-        if self.kind == "dp":
-            return "sqrt of the sum of squared epsilons (mu with zCDP mu^2/2)"
-        if self.squares:
-            return "mu"
-        return f"rdp at order {self.orders[0]:g}" if self.orders else "zCDP rho"
+def own_delta_split(delta: float, steps: float, tolerance: float = ROUNDING) -> DeltaSplit:
+    """δ in two parts, `steps` of it for the steps' own δ_t; what their sum may pass it by is paid by the other part."""
+    return DeltaSplit(split_delta(delta, steps * (1 + 2 * tolerance) / delta).filter, steps)
 
 
 def gdp_rule(
@@ -102,22 +41,17 @@ def gdp_rule(
     norm_budget: float | None = None,
     tolerance: float = ROUNDING,
 ) -> Rule:
-    """The GDP filter: Σμ² ≤ B² enforces B-GDP (Koskela et al., Theorem 11)."""
+    """The GDP filter: Σμ² ≤ B² enforces B-GDP (Koskela et al., Theorem 12)."""
     scale = _scale(quantity, ("norm", "mu"), sigma, "gdp")
     _exactly_one(mu=mu, epsilon=epsilon, norm_budget=norm_budget)
-    if norm_budget is not None:
-        limit = _norm_limit(norm_budget, quantity)
-        enforced = math.sqrt(limit * (1 + 2 * tolerance)) / scale * (1 + 4e-16)
-    elif mu is not None:
-        limit = (mu * scale) ** 2
-        enforced = mu * (1 + tolerance) * (1 + 4e-16)
-    else:
+    if epsilon is not None:
         enforced = conversions.gdp_mu(*_target(epsilon, delta))
-        limit = (enforced * scale) ** 2 / (1 + 2 * tolerance) * (1 - 1e-15)
+        limit = _in_range(enforced * scale * enforced * scale / (1 + 2 * tolerance))
+    else:
+        limit = _in_range(mu * scale * mu * scale if mu is not None else _norm_limit(norm_budget, quantity))
+        enforced = math.sqrt(limit * (1 + 2 * tolerance)) / scale
     notion = GaussianDP(parameter=enforced)
-    return Rule(
-        kind="gdp", quantity=quantity, limits=(limit,), notion=notion, scale=scale, clip=clip, tolerance=tolerance
-    )
+    return Rule(limits=(limit,), notion=notion, **_common("gdp", quantity, scale, clip, tolerance))
 
 
 def rdp_rule(
@@ -132,54 +66,62 @@ def rdp_rule(
     orders: Sequence[float] = (),
     rhos: Sequence[float] = (),
     sampling_rate: float | None = None,
+    several_orders: bool = False,
     tolerance: float = ROUNDING,
 ) -> Rule:
-    """The RDP filter at one order or several: Σρ ≤ B at each enforces (α,B)-RDP (Feldman–Zrnic, Theorem 4.3).
+    """The RDP filter: Σρ ≤ B at each order enforces (α,B)-RDP (Feldman–Zrnic, Theorem 4.3).
 
     Gaussian steps cost αμ²/2 at every order at once, so there the filter enforces zCDP (Remark 4.4). Under Poisson
-    sampling each step costs its subsampled RDP (Theorem 4.5), which needs every record's norm at every step.
+    sampling each step costs its subsampled RDP (Theorem 4.5), which needs every record's norm at every step. There, and
+    for a log of ρ at `several_orders`, a budget (ε,δ) is kept at one order if it is given, or if a clip tells which one
+    allows most steps at the clip; otherwise by the mixture of orders.
     """
     scale = _scale(quantity, ("norm", "mu", "rho"), sigma, "rdp")
     if len(rhos) not in (0, len(orders)):
         raise InputError(f"expected one --rho for each --order, got {len(rhos)} and {len(orders)}")
     _exactly_one(mu=mu, epsilon=epsilon, norm_budget=norm_budget, rho=tuple(rhos) or None)
-    common: dict[str, Any] = {"kind": "rdp", "quantity": quantity, "scale": scale, "clip": clip, "tolerance": tolerance}
-    if sampling_rate is not None or (quantity == "rho" and orders):
-        points = _order_points(
-            orders, rhos, epsilon, delta, sampling_rate=sampling_rate, noise_multiplier=clip and scale / clip
+    common = _common("rdp", quantity, scale, clip, tolerance)
+    if sampling_rate is None and not several_orders and not (quantity == "rho" and orders):
+        rho, stated = _zcdp_budget(
+            quantity, scale, mu=mu, epsilon=epsilon, delta=delta, norm_budget=norm_budget, orders=orders, rhos=rhos
         )
-        if quantity == "rho" and len(points) > 1:
-            raise InputError("a log of ρ is at one order: give one --order and one --rho")
-        return _order_rule(points, epsilon is not None, sampling_rate, common)
-    if rhos and quantity != "rho":
-        rho = min(b / a for a, b in zip(orders, rhos, strict=True))
-    elif epsilon is not None:
-        target = _target(epsilon, delta)
-        found = (
-            [rho / a for a, rho in _order_points(orders, (), *target, sampling_rate=None, noise_multiplier=None)]
-            if orders
-            else []
-        )
-        rho = (found[0] if found else conversions.zcdp_rho(*target)) / (1 + 2 * tolerance) * (1 - 1e-15)
-    elif norm_budget is not None:
-        rho = _norm_limit(norm_budget, quantity) / (2 * scale * scale)
-    elif mu is not None and quantity != "rho":
-        rho = mu * mu / 2
-    else:
-        raise InputError("a log of ρ needs --order with --rho, or --epsilon with --delta")
-    limit = rho if quantity == "rho" else norm_budget or 2 * rho * scale * scale
-    notion = ZeroConcentratedDP(parameter=rho * (1 + 2 * tolerance) * (1 + 1e-15))
-    return Rule(limits=(limit,), notion=notion, **common)
+        limit = rho if quantity == "rho" else norm_budget or 2 * rho * scale * scale
+        limit = _in_range(limit if stated else limit / (1 + 2 * tolerance))
+        notion = ZeroConcentratedDP(parameter=rho * (1 + 2 * tolerance) if stated else rho)
+        return Rule(limits=(limit,), notion=notion, **common)
+    if quantity == "rho" and len(orders) > 1 and not several_orders:
+        raise InputError("a log of ρ without a column order is at one order: give one --order")
+    if rhos:
+        return _order_rule(sorted(zip(orders, rhos, strict=True)), sampling_rate, common)
+    if epsilon is None:
+        raise InputError("under sampling or for a log of ρ the budget is --order with --rho, or --epsilon with --delta")
+    target = _target(epsilon, delta)
+    if not orders and sampling_rate is not None and clip is not None:
+        orders = [_planned_order(*target, sampling_rate, scale / clip)]
+    if len(orders) == 1:
+        limit = _largest_rho(orders[0], *target) / (1 + 2 * tolerance)
+        return _order_rule([(orders[0], limit)], sampling_rate, common)
+    mixture = _equal_weights(*target, orders) if orders else Mixture.default(*target)
+    return _mixture_rule(mixture, sampling_rate, common)
 
 
-def dp_rule(*, epsilon: float, delta: float, quantity: Quantity = "epsilon", tolerance: float = ROUNDING) -> Rule:
-    """The DP filter for pure-ε steps: ½Σε² ≤ B*, the largest zCDP level that implies (ε,δ) (Feldman–Zrnic, Thm 4.9)."""
-    if quantity != "epsilon":
-        raise InputError(f"--filter dp takes a log of epsilon, got {quantity}")
-    rho = conversions.zcdp_rho(epsilon, delta)
-    limit = 2 * rho / (1 + 2 * tolerance) * (1 - 1e-15)
-    notion = ZeroConcentratedDP(parameter=rho)
-    return Rule(kind="dp", quantity="epsilon", limits=(limit,), notion=notion, tolerance=tolerance)
+def dp_rule(
+    *,
+    epsilon: float,
+    delta: float,
+    quantity: Quantity = "epsilon",
+    orders: Sequence[float] = (),
+    tolerance: float = ROUNDING,
+) -> Rule:
+    """The DP filter for ε_t-DP steps: Σε_t ≤ ε, or their RDP at one order (or a mixture) within (ε,δ).
+
+    The order is the best one for small steps, which cost αε²/2: so the filter is never stricter than ½Σε_t² ≤ B*, the
+    largest zCDP that implies (ε,δ) by that conversion (Feldman–Zrnic, Theorem 4.9).
+    """
+    common = _common("dp", quantity, _scale(quantity, ("epsilon",), None, "dp"), None, tolerance)
+    orders = tuple(orders) or (best_order(epsilon, delta, lambda alpha: alpha),)
+    rule = _mixture_rule(_equal_weights(epsilon, delta, orders), None, common)
+    return replace(rule, limits=(*rule.limits, math.inf))
 
 
 def unlimited(
@@ -192,97 +134,121 @@ def unlimited(
     sampling_rate: float | None = None,
     tolerance: float = ROUNDING,
 ) -> Rule:
-    """No budget at all: for odometers, which only track. It guarantees nothing."""
-    scale = _scale(quantity, ("norm", "mu", "rho") if kind == "rdp" else ("norm", "mu"), sigma, kind)
-    subsampled = None
-    if sampling_rate is not None:
-        subsampled = SubsampledRenyi(orders=tuple(orders), sampling_rate=sampling_rate)
-    return Rule(
-        kind=kind,
-        quantity=quantity,
-        limits=(math.inf,) * max(1, len(orders) if subsampled else 1),
-        notion=None,
-        scale=scale,
-        clip=clip,
-        tolerance=tolerance,
-        orders=tuple(orders),
-        subsampled=subsampled,
-    )
-
-
-def _order_rule(
-    points: Sequence[tuple[float, float]], inside: bool, sampling_rate: float | None, common: Mapping[str, Any]
-) -> Rule:
-    tolerance = float(common["tolerance"])
-    orders = tuple(order for order, _ in points)
-    # A budget that was derived from (ε,δ) keeps the tolerance inside it; a stated one is widened by it.
-    limits = tuple(rho / (1 + 2 * tolerance) * (1 - 1e-15) if inside else rho for _, rho in points)
-    notion = RenyiDP(orders=orders, epsilons=tuple(limit * (1 + 2 * tolerance) * (1 + 4e-16) for limit in limits))
+    """No budget at all: for odometers and audits, which only track. It guarantees nothing."""
+    allowed: dict[FilterKind, tuple[str, ...]] = {
+        "gdp": ("norm", "mu"),
+        "rdp": ("norm", "mu", "rho"),
+        "dp": ("epsilon",),
+    }
+    common = _common(kind, quantity, _scale(quantity, allowed[kind], sigma, kind), clip, tolerance)
+    orders = tuple(orders) or (ORDERS if kind == "dp" else ())
     subsampled = None
     if sampling_rate is not None:
         subsampled = SubsampledRenyi(orders=orders, sampling_rate=sampling_rate)
-    return Rule(limits=limits, notion=notion, orders=orders, subsampled=subsampled, **common)
+    rows = len(orders) + 1 if kind == "dp" else max(1, len(orders)) if subsampled or quantity == "rho" else 1
+    return Rule(limits=(math.inf,) * rows, notion=None, orders=orders, subsampled=subsampled, **common)
 
 
-def _order_points(
-    orders: Sequence[float],
-    rhos: Sequence[float],
+def _common(kind: FilterKind, quantity: Quantity, scale: float, clip: float | None, tolerance: float) -> dict[str, Any]:
+    return {"kind": kind, "quantity": quantity, "scale": scale, "clip": clip, "tolerance": tolerance}
+
+
+def _zcdp_budget(
+    quantity: Quantity,
+    scale: float,
+    *,
+    mu: float | None,
     epsilon: float | None,
     delta: float | None,
-    *,
-    sampling_rate: float | None,
-    noise_multiplier: float | None,
-) -> list[tuple[float, float]]:
-    """Orders with their RDP budgets; for (ε,δ) the largest RDP that implies it, at the best order if none is given."""
+    norm_budget: float | None,
+    orders: Sequence[float],
+    rhos: Sequence[float],
+) -> tuple[float, bool]:
+    """ρ of the budget, and whether it was stated as such: one derived from (ε,δ) keeps the tolerance inside it."""
     if rhos:
-        return sorted(zip(orders, rhos, strict=True))
-    if epsilon is None:
-        raise InputError("under sampling or for a log of ρ the budget is --order with --rho, or --epsilon with --delta")
-    target = _target(epsilon, delta)
-    if len(orders) > 1:
-        raise InputError("--epsilon with --delta needs one --order at most: a second one could only stop earlier")
-    if orders:
-        (rho,) = _largest_rhos(np.array(orders), *target).tolist()
-        if rho == 0:
-            raise InputError(
-                f"no RDP at order {orders[0]:g} implies ε = {epsilon:g} at δ = {delta:g}; use a larger order"
-            )
-        return [(orders[0], rho)]
-    if noise_multiplier is None or sampling_rate is None:
-        raise InputError("without --clip the best order is not known beforehand: give --order")
-    grid = np.unique(np.concatenate([1 + np.geomspace(0.1, 1, 12), np.geomspace(2, 512, 60)]))
-    worst = gaussian_rdp(grid, noise_multiplier, sampling_rate)
-    budgets = _largest_rhos(grid, *target)
-    best = int(np.argmax(budgets / worst))
-    return [(float(grid[best]), float(budgets[best]))]
+        return min(rho / order for order, rho in zip(orders, rhos, strict=True)), True
+    if epsilon is not None:
+        target = _target(epsilon, delta)
+        if len(orders) > 1:
+            raise InputError("Gaussian steps cost the same at every order: give one --order at most")
+        return (_largest_rho(orders[0], *target) / orders[0] if orders else conversions.zcdp_rho(*target)), False
+    if norm_budget is not None:
+        return _norm_limit(norm_budget, quantity) / (2 * scale * scale), True
+    if mu is not None and quantity != "rho":
+        return mu * mu / 2, True
+    raise InputError("a log of ρ needs --order with --rho, or --epsilon with --delta")
 
 
-def _largest_rhos(orders: Floats, epsilon: float, delta: float) -> Floats:
-    """The largest RDP at each order, rounded down, that by itself implies (ε,δ); 0 where none does."""
-    low, high = np.zeros(orders.size), np.full(orders.size, epsilon + 1.0)
+def _order_rule(points: Sequence[tuple[float, float]], sampling_rate: float | None, common: Mapping[str, Any]) -> Rule:
+    orders, limits = (tuple(column) for column in zip(*points, strict=True))
+    widened = tuple(limit * (1 + 2 * float(common["tolerance"])) for limit in limits)
+    notion = RenyiDP(orders=orders, epsilons=widened)
+    return Rule(limits=limits, notion=notion, orders=orders, subsampled=_subsampled(orders, sampling_rate), **common)
+
+
+def _mixture_rule(mixture: Mixture, sampling_rate: float | None, common: Mapping[str, Any]) -> Rule:
+    return Rule(
+        limits=(math.inf,) * len(mixture.orders),
+        notion=ApproximateDP(at_epsilon=mixture.epsilon, at_delta=mixture.delta),
+        orders=mixture.orders,
+        mixture=mixture,
+        subsampled=_subsampled(mixture.orders, sampling_rate),
+        **common,
+    )
+
+
+def _subsampled(orders: Sequence[float], sampling_rate: float | None) -> SubsampledRenyi | None:
+    return None if sampling_rate is None else SubsampledRenyi(orders=tuple(orders), sampling_rate=sampling_rate)
+
+
+def _equal_weights(epsilon: float, delta: float, orders: Sequence[float]) -> Mixture:
+    return Mixture(epsilon, delta, tuple(orders), (1 / len(orders),) * len(orders))
+
+
+def _planned_order(epsilon: float, delta: float, sampling_rate: float, noise_multiplier: float) -> float:
+    """The order that allows most steps of a record at the clip, by the RDP whose chords are charged."""
+    return best_order(epsilon, delta, lambda alpha: gaussian_rdp(alpha, noise_multiplier, sampling_rate))
+
+
+def _largest_rho(order: float, epsilon: float, delta: float) -> float:
+    """The largest RDP at an order, rounded down, that by itself implies (ε,δ)."""
+    low, high = 0.0, epsilon + 1.0
     for _ in range(120):
         middle = (low + high) / 2
-        enough = conversions.rdp_epsilons(orders, middle, delta) <= epsilon
-        low, high = np.where(enough, middle, low), np.where(enough, high, middle)
-    return np.where(low > 1e-12 * epsilon, low, 0.0)
+        enough = conversions.rdp_epsilons(order, middle, delta) <= epsilon
+        low, high = (middle, high) if enough else (low, middle)
+    if low <= 1e-12 * epsilon:
+        raise InputError(f"no RDP at order {order:g} implies ε = {epsilon:g} at δ = {delta:g}; use a larger order")
+    return low
 
 
 def _scale(quantity: Quantity, allowed: Sequence[str], sigma: float | None, kind: str) -> float:
     if quantity not in allowed:
-        raise InputError(f"--filter {kind} takes a log of {', '.join(allowed[:-1])} or {allowed[-1]}, got {quantity}")
+        expected = " or ".join([", ".join(allowed[:-1]), allowed[-1]] if len(allowed) > 1 else allowed)
+        raise InputError(f"--filter {kind} takes a log of {expected}, got {quantity}")
     if quantity != "norm":
         return 1.0
     if sigma is None:
         raise InputError("norms need the noise: give --sigma, or --noise-multiplier with --clip")
     if not (math.isfinite(sigma) and sigma > 0):
         raise InputError(f"expected sigma in (0, inf), got {sigma}")
+    _in_range(sigma)
     return sigma
 
 
-def _norm_limit(norm_budget: float, quantity: Quantity) -> float:
-    if quantity != "norm":
+def _norm_limit(norm_budget: float | None, quantity: Quantity) -> float:
+    if quantity != "norm" or norm_budget is None:
         raise InputError(f"--norm-budget bounds a sum of squared norms, but the log holds {quantity}")
     return norm_budget
+
+
+def _in_range(value: float) -> float:
+    """The noise or the budget, if its square and its quotients can be computed with."""
+    if not 1e-140 < value < 1e140:
+        raise InputError(
+            f"{value:g} in the noise or the budget is beyond what can be computed: choose other units"
+        )
+    return value
 
 
 def _target(epsilon: float | None, delta: float | None) -> tuple[float, float]:

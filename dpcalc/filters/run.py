@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats, Indices
 from dpcalc.errors import InputError
-from dpcalc.filters.filters import EVERYBODY, IndividualFilter, Mode, Who
-from dpcalc.filters.individual_loss import LossMoments
+from dpcalc.filters.buckets import Buckets, NormCounts
+from dpcalc.filters.filters import EVERYBODY, IndividualFilter, Mode, Refused, Who
 from dpcalc.filters.odometer import Odometer
-from dpcalc.filters.rules import Rule
-
-Scope = Literal["individual", "global"]
+from dpcalc.filters.rule import ROUNDING, Rule, Scope
 
 # Sums of the same numbers in another order agree to this much.
 _SAME = 1e-9
@@ -32,6 +32,14 @@ class Settings:
     odometer: float | None = None
     groups: dict[str, str] | None = None
     resumable: bool = False
+    # Whether the log states the noise of each step; norms are then clipped before they are divided by it.
+    rows_state_noise: bool = False
+    clip_before_noise: float | None = None
+    # A run that is over: nobody is left out in hindsight, and the sums are held against this budget, if there is one.
+    finished: bool = False
+    budget: Rule | None = None
+    # The δ and the r of a bound that holds at all times; both are fixed beforehand.
+    anytime: tuple[float, float] | None = None
 
     @property
     def sampling_rate(self) -> float | None:
@@ -39,22 +47,64 @@ class Settings:
         return None if self.rule.subsampled is None else self.rule.subsampled.sampling_rate
 
 
+def _integers() -> array[int]:
+    return array("q")
+
+
+def _numbers() -> array[float]:
+    return array("d")
+
+
 @dataclass
 class Steps:
-    """What happened at each step, in order: how many records had a value, their sum, and how many took part."""
+    """What happened at each step, in order: how many records had a value, their sum, and how many took part.
 
-    labels: list[int] = field(default_factory=list)
-    present: list[int] = field(default_factory=list)
-    value_sums: list[float] = field(default_factory=list)
-    active: list[int] = field(default_factory=list)
-    active_by_group: list[Indices] = field(default_factory=list)
+    Flat arrays of machine numbers, 32 bytes a step and 8 for each group; `active_by_group` has them step by step.
+    """
 
-    def begin(self, label: int, groups: int) -> None:
-        self.labels.append(label)
-        self.present.append(0)
-        self.value_sums.append(0.0)
-        self.active.append(0)
-        self.active_by_group.append(np.zeros(groups, dtype=np.int64))
+    labels: array[int] = field(default_factory=_integers)
+    present: array[int] = field(default_factory=_integers)
+    value_sums: array[float] = field(default_factory=_numbers)
+    active: array[int] = field(default_factory=_integers)
+    active_by_group: array[int] = field(default_factory=_integers)
+
+    def begin(self, labels: Sequence[int], groups: int) -> None:
+        """Steps of which nothing is known yet."""
+        self.labels.extend(labels)
+        nothing = bytes(8 * len(labels))
+        for empty in (self.present, self.value_sums, self.active):
+            empty.frombytes(nothing)
+        self.active_by_group.frombytes(bytes(8 * len(labels) * groups))
+
+    def view(self, name: str, start: int = 0) -> NDArray[Any]:
+        """The numbers of a field from step `start` on, to be changed in place (and let go before the next step)."""
+        stored: array[Any] = getattr(self, name)
+        found = np.frombuffer(stored, dtype=np.float64 if stored.typecode == "d" else np.int64)
+        if name == "active_by_group":
+            found = found.reshape(len(self.labels), len(stored) // max(1, len(self.labels)))
+        return found[start:]
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything, for a state file."""
+        return {stored: np.array(self.view(name)) for name, stored in _STORED.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Steps:
+        """What `to_arrays` gave."""
+        steps = cls()
+        for name, stored in _STORED.items():
+            kept: array[Any] = getattr(steps, name)
+            kept.frombytes(arrays[stored].astype(np.float64 if kept.typecode == "d" else np.int64).tobytes())
+        return steps
+
+
+_STORED = {
+    "labels": "step_labels",
+    "present": "step_present",
+    "value_sums": "step_sums",
+    "active": "step_active",
+    "active_by_group": "step_groups",
+}
 
 
 class Run:
@@ -67,9 +117,7 @@ class Run:
         if settings.odometer is not None:
             self.odometer = Odometer(settings.rule, width=settings.odometer)
         rate = settings.sampling_rate
-        rule = settings.rule
-        largest = 1.0 if rule.clip is None else (rule.clip / rule.scale) ** 2
-        self.moments = None if rate is None else LossMoments(rate, anchor=largest)
+        self.norm_counts = None if rate is None else NormCounts(_buckets(settings.rule), rate)
         self.steps = Steps()
         self.halt_step: int | None = None
         self.clipped_values = 0
@@ -93,8 +141,8 @@ class Run:
         self.filter.grow(individuals)
         if self.odometer is not None:
             self.odometer.grow(individuals)
-        if self.moments is not None:
-            self.moments.grow(individuals)
+        if self.norm_counts is not None:
+            self.norm_counts.grow(individuals)
         more = individuals - known
         self.present = np.pad(self.present, (0, more))
         self._last_step = np.pad(self._last_step, (0, more), constant_values=np.iinfo(np.int64).min)
@@ -118,7 +166,7 @@ class Run:
         """Some entries of one step of a long log; raises Duplicate for a record that was there before."""
         consumed = self._consumed(step)
         if not consumed and (not self.steps.labels or step > self.steps.labels[-1]):
-            self.steps.begin(step, len(self.group_names))
+            self.steps.begin([step], len(self.group_names))
         everybody = codes.size == self.individuals and np.array_equal(codes, np.arange(codes.size))
         who: Who = EVERYBODY if everybody else codes
         self._check_duplicates(step, codes, everybody)
@@ -136,7 +184,7 @@ class Run:
         labels = range(first, first + len(block))
         # The sums tell a step that was counted before from another one; without a state nobody asks.
         sums = block.sum(axis=1, dtype=np.float64) if self.settings.resumable else np.zeros(len(block))
-        skipped = sum(self._consumed(label) for label in labels)
+        skipped = 0 if self._resumed_to is None else min(max(self._resumed_to + 1 - first, 0), len(block))
         for row in range(skipped):
             self._see(labels[row], block.shape[1], float(sums[row]))
         block, sums, labels = block[skipped:], sums[skipped:], labels[skipped:]
@@ -144,61 +192,60 @@ class Run:
             return
         self.present += len(block)
         start = len(self.steps.labels)
-        for label, total in zip(labels, sums.tolist(), strict=True):
-            self.steps.begin(label, len(self.group_names))
-            self.steps.present[-1], self.steps.value_sums[-1] = block.shape[1], total
+        self.steps.begin(labels, len(self.group_names))
+        self.steps.view("present", start)[:] = block.shape[1]
+        self.steps.view("value_sums", start)[:] = sums
         self._count_clipped(block)
         if self.settings.scope == "global" or self.odometer is not None:
             self._rows(start, block)
             return
-        squares = self._squares(block) if self.moments is not None else None
-        everybody = np.bincount(self._group_of, minlength=len(self.group_names))[: len(self.group_names)]
-        for row in range(len(block)):
-            self.steps.active[start + row] = block.shape[1]
-            self.steps.active_by_group[start + row] += everybody
-        for records, out in self.filter.charge_block(block):
-            for row in np.flatnonzero(out.any(axis=1)).tolist():
-                self.steps.active[start + row] -= int(out[row].sum())
-                if self.group_names:
-                    left = self._group_of[records[out[row]]]
-                    self.steps.active_by_group[start + row] -= np.bincount(left, minlength=len(self.group_names))
-            if squares is not None:
-                squares[:, records] = np.where(out, 0.0, squares[:, records])
-        if self.moments is not None and squares is not None:
-            self.moments.add(squares)
+        refused = list(self.filter.charge_block(block))
+        self._count_active(start, block.shape[1], refused)
+        if self.norm_counts is not None:
+            self.norm_counts.add(_without(block, refused))
+
+    def _count_active(self, start: int, people: int, refused: list[Refused]) -> None:
+        active = self.steps.view("active", start)
+        active[:] = people
+        for found in refused:
+            active[found.first : found.first + len(found.out)] -= found.out.sum(axis=1)
+        if self.group_names:
+            by_group = self.steps.view("active_by_group", start)
+            by_group[:] = np.bincount(self._group_of, minlength=len(self.group_names))
+            for found in refused:
+                members = self._group_of[found.records][:, None] == np.arange(len(self.group_names))
+                by_group[found.first : found.first + len(found.out)] -= found.out.astype(np.int64) @ members
 
     def _rows(self, start: int, block: NDArray[np.floating]) -> None:
         for row, values in enumerate(block):
             self._advance(values.astype(np.float64), EVERYBODY, start + row)
 
     def _advance(self, values: Floats, who: Who, place: int = -1) -> None:
-        if self.settings.scope == "global" and self.halt_step is not None:
-            return
         active, _ = self.filter.charge(values, who)
         if self.settings.scope == "global" and not active.all():
-            self.halt_step = self.steps.labels[place]
+            self.halt_step = self.steps.labels[place] if self.halt_step is None else self.halt_step
             return
         if self.odometer is not None:
             previous = (
                 self.steps.labels[place - 1] if len(self.steps.labels) + min(place, 0) > 0 else self.steps.labels[0]
             )
             self.odometer.step(previous, np.where(active, values, 0.0), who)
-        if self.moments is not None:
-            self.moments.add(self._squares(np.where(active, values, 0.0)), who)
+        if self.norm_counts is not None:
+            self.norm_counts.add(np.where(active, values, 0.0), who)
         self.steps.active[place] += int(active.sum())
         if self.group_names:
             groups = self._group_of[who][active]
-            self.steps.active_by_group[place] += np.bincount(groups, minlength=len(self.group_names))
-
-    def _squares(self, values: NDArray[np.floating]) -> Floats:
-        rule = self.settings.rule
-        clipped = values.astype(np.float64) if rule.clip is None else np.minimum(values.astype(np.float64), rule.clip)
-        return (clipped / rule.scale) ** 2
+            self.steps.view("active_by_group")[place] += np.bincount(groups, minlength=len(self.group_names))
 
     def _count_clipped(self, values: NDArray[np.floating]) -> None:
         clip = self.settings.rule.clip
-        if clip is not None and float(values.max(initial=0.0)) > clip:
-            self.clipped_values += int((values > clip * (1 + self.settings.rule.tolerance)).sum())
+        norms = values if self.settings.rule.width == 1 else values[0]
+        if clip is not None and float(norms.max(initial=0.0)) > clip:
+            self.clipped_values += int((norms > clip * (1 + self.settings.rule.tolerance)).sum())
+
+    def count_clipped(self, steps: Indices) -> None:
+        """Take note of norms that were above the clip, by their steps; those of a state were counted before."""
+        self.clipped_values += sum(not self._consumed(step) for step in steps.tolist())
 
     def _check_duplicates(self, step: int, codes: Indices, everybody: bool) -> None:
         again = (self._last_step if everybody else self._last_step[codes]) == step
@@ -224,7 +271,7 @@ class Run:
 
     def _see(self, step: int, present: int, total: float) -> None:
         if not self._seen.labels or self._seen.labels[-1] != step:
-            self._seen.begin(step, 0)
+            self._seen.begin([step], 0)
         self._seen.present[-1] += present
         self._seen.value_sums[-1] += total
 
@@ -248,10 +295,11 @@ class Run:
             )
 
     def _check_past(self) -> None:
-        known = dict(zip(self.steps.labels, zip(self.steps.present, self.steps.value_sums, strict=True), strict=True))
+        known = {label: place for place, label in enumerate(self.steps.labels)} if self._seen.labels else {}
         for label, present, total in zip(self._seen.labels, self._seen.present, self._seen.value_sums, strict=True):
-            before = known.get(label)
-            if before is None or before[0] != present or not math.isclose(before[1], total, rel_tol=_SAME):
+            place = known.get(label)
+            same = place is not None and self.steps.present[place] == present
+            if not same or not math.isclose(self.steps.value_sums[known[label]], total, rel_tol=_SAME):
                 raise InputError(
                     f"step {label} is not the one that the state has counted; a log that continues another one "
                     "must number its steps on from it (arrays: --first-step)"
@@ -260,6 +308,23 @@ class Run:
     def name(self, record: int) -> Any:
         """What the log calls a record."""
         return record if self.names is None else self.names[record]
+
+
+def _buckets(rule: Rule) -> Buckets:
+    # A norm that was rounded when it was stored is widened, as the filter does it.
+    tolerance = rule.tolerance if rule.tolerance > ROUNDING else 0.0
+    return Buckets(sigma=rule.scale, clip=rule.clip, tolerance=tolerance)
+
+
+def _without(block: NDArray[np.floating], refused: list[Refused]) -> NDArray[np.floating]:
+    """The values of those who took part, 0 for the others."""
+    if not refused:
+        return block
+    block = block.copy()
+    for found in refused:
+        rows = np.arange(found.first, found.first + len(found.out))
+        block[np.ix_(rows, found.records)] *= ~found.out
+    return block
 
 
 class Duplicate(Exception):  # noqa: N818 - turned into an error with its line by the reader

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 
 from dpcalc.errors import InputError
-from dpcalc.filters.run import Run, Settings
+from dpcalc.filters.run import Run, Settings, Steps
+from dpcalc.filters.totals import Totals
 
-_VERSION = 1
+_VERSION = 4
 
 
 def settings_key(settings: Settings) -> dict[str, Any]:
-    """What must be the same for a state to be continued."""
+    """What must be the same for a state to be continued: everything that the sums and the budget depend on."""
     rule = settings.rule
+    mixture, split, budget = rule.mixture, rule.split, settings.budget
     return {
         "version": _VERSION,
         "filter": rule.kind,
@@ -30,6 +32,13 @@ def settings_key(settings: Settings) -> dict[str, Any]:
         "clip": rule.clip,
         "tolerance": rule.tolerance,
         "orders": list(rule.orders),
+        "mixture": None if mixture is None else [mixture.epsilon, mixture.delta, *mixture.weights],
+        "delta_split": None if split is None else list(split),
+        "clip_before_noise": settings.clip_before_noise,
+        "rows_state_noise": settings.rows_state_noise,
+        "finished": settings.finished,
+        "anytime": None if settings.anytime is None else list(settings.anytime),
+        "budget": None if budget is None else repr(budget),
         "sample_rate": settings.sampling_rate,
         "mode": settings.mode,
         "scope": settings.scope,
@@ -41,22 +50,14 @@ def settings_key(settings: Settings) -> dict[str, Any]:
 def save_state(run: Run, path: Path) -> None:
     """Write the state so that at every moment the file is either the old one or the new one, and complete."""
     arrays: dict[str, Any] = {
-        "totals": run.filter.totals,
-        "compensation": run.filter.compensation,
-        "steps_active": run.filter.steps_active,
-        "lost": run.filter.lost,
-        "clipped": run.filter.clipped,
+        **run.filter.state.to_arrays(),
         "present": run.present,
-        "step_labels": np.array(run.steps.labels, dtype=np.int64),
-        "step_present": np.array(run.steps.present, dtype=np.int64),
-        "step_sums": np.array(run.steps.value_sums),
-        "step_active": np.array(run.steps.active, dtype=np.int64),
-        "step_groups": np.array(run.steps.active_by_group, dtype=np.int64),
+        **run.steps.to_arrays(),
     }
     if run.names is not None:
         arrays["names"] = np.array(run.names)
-    if run.moments is not None:
-        arrays.update({f"moments_{piece}": sums for piece, sums in run.moments.pieces.items()})
+    if run.norm_counts is not None:
+        arrays.update(run.norm_counts.to_arrays())
     if run.odometer is not None:
         arrays.update(run.odometer.to_arrays())
     key = settings_key(run.settings) | {"halt_step": run.halt_step, "clipped_values": run.clipped_values}
@@ -90,16 +91,11 @@ def load_state(run: Run, path: Path) -> None:
             )
     names = arrays["names"].tolist() if "names" in arrays else None
     run.grow(arrays["lost"].size, names)
-    for name in ("totals", "compensation", "steps_active", "lost", "clipped"):
-        setattr(run.filter, name, arrays[name])
+    run.filter.state = Totals.from_arrays(arrays)
     run.present = arrays["present"]
     run.halt_step, run.clipped_values = key["halt_step"], key["clipped_values"]
-    steps = run.steps
-    steps.labels, steps.present = arrays["step_labels"].tolist(), arrays["step_present"].tolist()
-    steps.value_sums, steps.active = arrays["step_sums"].tolist(), arrays["step_active"].tolist()
-    steps.active_by_group = list(arrays["step_groups"])
-    if run.moments is not None:
-        pieces = [name for name in arrays if name.startswith("moments_")]
-        run.moments.pieces = {int(name.removeprefix("moments_")): arrays[name] for name in pieces}
+    run.steps = Steps.from_arrays(arrays)
+    if run.norm_counts is not None:
+        run.norm_counts.from_arrays(arrays)
     if run.odometer is not None:
         run.odometer.from_arrays(arrays)

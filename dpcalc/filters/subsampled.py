@@ -1,29 +1,44 @@
-"""RDP of Poisson-subsampled Gaussian steps for millions of norms at once: an interpolated upper bound.
+"""RDP of Poisson-subsampled Gaussian steps for millions of norms at once: chords of a convex function, never below it.
 
-A record whose norm is v under noise σ behaves like noise multiplier σ/v. Its RDP, divided by u = (v/σ)², is smooth and
-positive in u, so its logarithm is interpolated by Chebyshev polynomials piece by piece; the error of each piece is
-measured off the nodes, multiplied by a safety factor and added. RDP of the remove direction dominates that of the add
-direction (Mironov, Talwar, Zhang 2019).
+With u = (norm/σ)² and Z = e^{√u·N − u/2}, F(u) = E(1 − q + qZ)^α = e^{(α−1)ρ(u)} is convex in u for every order α > 1 and
+every rate q. Proof: Z is a geometric Brownian motion at time u, so F″ = ¼E[Z²h″(Z)] with h(Z) = Z²·∂²(1−q+qZ)^α/∂Z². Up to
+a positive factor h = Z²A^{α−2}, A = 1 − q + x, x = qZ. For α ≥ 2 it is a product of rising convex functions. For α < 2, with
+β = 2 − α, h″ has the sign of 2r² − 4βr + β(β+1) with r = A/x ≥ 1 (as q ≤ 1), which rises in r from (1−β)(2−β) ≥ 0. ∎
+
+So between two nodes F is at most its chord, and below the lowest node F − 1 is at most proportional to u. The logarithm of
+a chord is above the chord of the logarithms by at most G(d) = log((eᵈ−1)/d) − 1 + d/(eᵈ−1), d the difference of the ends'
+logarithms: it is added, and a charge is one linear function of u in each cell. The values at the nodes are upper bounds
+themselves. RDP of the remove direction is not below that of the add direction (Mironov, Talwar, Zhang 2019). Budgets are
+planned and steps are charged by the same function.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
-from numpy.polynomial import chebyshev
+from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats
-from dpcalc.filters.pieces import Pieces, coefficients
-from dpcalc.pairs.subsampled_gaussian import log_mgf
+from dpcalc.pairs.subsampled_gaussian import rdp
 
-_PIECES = Pieces(first=0.25, ratio=4.0)
-_DEGREES = (8, 12, 16, 24, 48, 96, 192)
-_WANTED = 1e-10
-_SAFETY = 4.0
-# Relative accuracy of the transform itself, with a margin.
-_TRANSFORM = 1e-11
+_LOWEST = -32  # octave of u; below it F − 1 counts as proportional to u
+_HIGHEST = 40
+_TOGETHER = 8  # a table begins at a multiple of so many octaves
+_CLOSE = 5e-4  # how far the chords may be above the curve, relatively, while cells can be halved
+_FINEST = 12  # halvings of an octave
+_MANTISSA, _BIAS = 52, 1023
+
+
+class _Lines(NamedTuple):
+    """(α−1)ρ ≤ start + slope·u in each of 2^bits equal cells of an octave of u."""
+
+    bits: int
+    start: Floats
+    slope: Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,43 +49,89 @@ class SubsampledRenyi:
     sampling_rate: float
 
     def rdp(self, squares: Floats) -> Floats:
-        """RDP at each order (the new first axis) for each u; 0 where u = 0."""
+        """RDP at each order (the new first axis) for each u; 0 where u = 0. Above the exact value by less than 0.1 %."""
         result = np.zeros((len(self.orders), *squares.shape))
-        smallest, largest = float(squares.min(initial=np.inf)), float(squares.max(initial=0.0))
-        for piece in range(_PIECES.count(largest)):
-            low, high = _PIECES.range(piece)
-            whole = smallest > low and largest <= high
-            chosen = slice(None) if whole else (squares > low) & (squares <= high)
-            inside = squares[chosen]
-            if not inside.size:
-                continue
-            position = _PIECES.to_unit(inside, piece)
-            for row, order in enumerate(self.orders):
-                polynomial, margin = _log_slope(order, self.sampling_rate, piece)
-                result[row][chosen] = inside * np.exp(chebyshev.chebval(position, polynomial) + margin)
+        largest = float(squares.max(initial=0.0))
+        if largest == 0:
+            return result
+        smallest = float(squares.min())
+        if smallest == 0:
+            smallest = float(squares.min(where=squares > 0, initial=largest))
+        low, high = (min(max(math.frexp(u)[1] - 1, _LOWEST), _HIGHEST) for u in (smallest, largest))
+        low = low // _TOGETHER * _TOGETHER
+        for row, order in enumerate(self.orders):
+            start, slope, bits = _table(order, self.sampling_rate, low, high + 1)
+            cell = squares.view(np.int64) >> (_MANTISSA - bits)
+            cell -= ((low + _BIAS) << bits) - 1  # cell 0 is what is below the lowest octave
+            np.clip(cell, 0, start.size - 1, out=cell)
+            np.multiply(slope.take(cell), squares, out=result[row])
+            result[row] += start.take(cell)
+            if largest >= 2.0 ** (_HIGHEST + 1):
+                beyond = squares >= 2.0 ** (_HIGHEST + 1)
+                result[row][beyond] = order * squares[beyond] / 2  # that of the step without sampling
         return result
 
 
 def gaussian_rdp(orders: Floats, noise_multiplier: float, sampling_rate: float) -> Floats:
-    """RDP of one subsampled Gaussian step at each order, without interpolation."""
-    moments: Floats = log_mgf(orders - 1, np.array([noise_multiplier]), sampling_rate, "remove")[0] / (orders - 1)
-    return moments
+    """Upper bounds on the RDP of one subsampled Gaussian step at each order, without chords."""
+    return rdp(np.asarray(orders, dtype=np.float64), np.array([noise_multiplier]), sampling_rate)[0]
 
 
-@lru_cache(maxsize=4096)
-def _log_slope(order: float, sampling_rate: float, piece: int) -> tuple[Floats, float]:
-    """Chebyshev coefficients of log(RDP/u) on a piece, and the margin that makes it an upper bound."""
-    for degree in _DEGREES:
-        nodes, between = _PIECES.nodes(piece, degree + 1), _PIECES.nodes(piece, 2 * degree + 1)
-        truth = _exact_log_slope(order, sampling_rate, np.concatenate([nodes, between]))
-        found = coefficients(truth[: nodes.size])
-        error = float(np.abs(chebyshev.chebval(_PIECES.to_unit(between, piece), found) - truth[nodes.size :]).max())
-        if error < _WANTED:
-            break
-    return found, _SAFETY * error + _TRANSFORM
+@lru_cache(maxsize=256)
+def _table(order: float, rate: float, low: int, high: int) -> tuple[Floats, Floats, int]:
+    """ρ ≤ start + slope·u in each cell of these octaves, all halved alike; first what is below all octaves."""
+    octaves = [_lines(order, rate, octave) for octave in range(low, high)]
+    bits = max(lines.bits for lines in octaves)
+    starts = [np.repeat(lines.start, 1 << (bits - lines.bits)) for lines in octaves]
+    slopes = [np.repeat(lines.slope, 1 << (bits - lines.bits)) for lines in octaves]
+    lowest = 2.0**_LOWEST
+    first = math.expm1(float(_exact(order, rate, np.array([lowest]))[0])) / lowest if low == _LOWEST else 0.0
+    scale = (1 + 4e-16) / (order - 1)
+    return np.concatenate([[0.0], *starts]) * scale, np.concatenate([[first], *slopes]) * scale, bits
 
 
-def _exact_log_slope(order: float, sampling_rate: float, squares: Floats) -> Floats:
-    moments = log_mgf(np.array([order - 1.0]), 1 / np.sqrt(squares), sampling_rate, "remove")[:, 0]
-    slopes: Floats = np.log(moments / ((order - 1) * squares))
-    return slopes
+@lru_cache(maxsize=8192)
+def _lines(order: float, rate: float, octave: int) -> _Lines:
+    """The chords of one octave: cells are halved until the chords are close to the curve."""
+    low, unit = 2.0**octave, 2.0 ** (octave - _FINEST)
+    place, todo = np.array([0, 1 << _FINEST]), np.array([0])
+    logs = _exact(order, rate, low + unit * place)
+    while todo.size:  # cells that begin at these places
+        left = np.searchsorted(place, todo)
+        middle = (place[left] + place[left + 1]) // 2
+        between = _exact(order, rate, low + unit * middle)
+        chords = _log_chord(logs[left], logs[left + 1]) + _gaps(logs[left + 1] - logs[left])
+        rough = (chords > between * (1 + _CLOSE)) & (middle - todo > 1)
+        place, logs = np.insert(place, left + 1, middle), np.insert(logs, left + 1, between)
+        todo = np.sort(np.concatenate([todo[rough], middle[rough]]))
+    width, rise = np.diff(place), np.diff(logs)
+    slope = rise / (unit * width) * (1 + 4e-16)
+    # Beside the gap of a logarithm: what pays for the rounding of this line.
+    start = logs[:-1] - slope * (low + unit * place[:-1]) + _gaps(rise) + 1e-15 * (logs[1:] + slope * 2 * low)
+    bits = _FINEST - int(math.log2(width.min()))
+    count = width >> (_FINEST - bits)
+    return _Lines(bits, np.repeat(start, count), np.repeat(slope, count))
+
+
+def _exact(order: float, rate: float, squares: Floats) -> Floats:
+    """(α−1)ρ at each u, rounded up."""
+    found = order * squares / 2 if rate == 1 else rdp(np.array([order]), 1 / np.sqrt(squares), rate)[:, 0]
+    return (order - 1) * found * (1 + 1e-15)
+
+
+def _log_chord(left: Floats, right: Floats) -> NDArray[np.float64]:
+    """log of the mean of e^left and e^right, without cancellation where both are small."""
+    rise = right - left
+    return np.where(
+        right < 1,
+        np.log1p((np.expm1(np.minimum(left, 1.0)) + np.expm1(np.minimum(right, 1.0))) / 2),
+        right + np.log1p(np.exp(-rise)) - math.log(2),
+    )
+
+
+def _gaps(rise: Floats) -> Floats:
+    """G(d), rounded up: d²/8 − d⁴/576 + … where the formula would cancel, d where it would overflow."""
+    d = np.abs(rise)
+    inside = np.clip(d, 0.05, 500.0)
+    exact = np.log(np.expm1(inside) / inside) - 1 + inside / np.expm1(inside)
+    return np.where(d < 0.05, d * d / 8, np.where(d > 500, d, exact)) * (1 + 1e-9)

@@ -1,4 +1,4 @@
-"""A finished run as a result: the guarantee its filter enforced, and what happened to whom."""
+"""A filtered log as a result: the guarantee that its filter enforced, and what happened to whom."""
 
 from __future__ import annotations
 
@@ -7,46 +7,65 @@ from typing import Any
 
 import numpy as np
 
-from dpcalc.arrays import Floats
+from dpcalc import conversions
+from dpcalc.arrays import Bools, Floats
 from dpcalc.conversions.implied import convert
 from dpcalc.filters import individual
+from dpcalc.filters.anytime import anytime_epsilon
+from dpcalc.filters.rule import Rule, filter_theorem
 from dpcalc.filters.run import Run, Settings
 from dpcalc.guarantee import Guarantee
 
-_THEOREMS = {
-    ("gdp", "individual"): "Koskela et al. (2023), Theorem 12: individual GDP filter",
-    ("gdp", "global"): "Koskela et al. (2023), Theorem 11 and C.1: GDP filter",
-    ("rdp", "individual"): "Feldman, Zrnic (2021), Theorem 4.5: individual Rényi filter",
-    ("rdp", "global"): "Feldman, Zrnic (2021), Theorem 4.3: Rényi filter",
-    ("dp", "individual"): "Feldman, Zrnic (2021), Theorems 4.5 and 4.9: individual DP filter through zCDP",
-    ("dp", "global"): "Feldman, Zrnic (2021), Theorem 4.9: DP filter through zCDP",
-}
-_CLIP_THEOREM = "Feldman, Zrnic (2021), Algorithm 7 and Proposition 5.2: clipping to the remaining budget"
+_CLIP_THEOREM = "Feldman, Zrnic 2021, Algorithm 7 and Proposition 5.2"
+_ODOMETERS = {"gdp": "Koskela et al. 2023, Section C.5", "rdp": "Feldman, Zrnic 2021, Proposition 4.10, Corollary 4.11"}
+_SPLIT_THEOREM = "Whitehouse, Ramdas, Rogers, Wu 2023: steps with a δ of their own"
+
+AFTER_THE_FACT = "after-the-fact"
+WHY_AFTER_THE_FACT = (
+    "an ε read off what a record has spent is neither exact nor a bound if later steps depended on earlier outputs: "
+    "those who lost most may be the ones told the least"
+)
 
 
-def guarantee(settings: Settings, *, epsilon: float | None, delta: float | None) -> Guarantee:
-    """What the filter enforces, whatever the log holds: its budget, fixed beforehand, with the tolerance included."""
-    rule = settings.rule
+def guarantee(run: Run, *, epsilon: float | None, delta: float | None) -> Guarantee:
+    """What the filter enforces, whatever the log holds: its budget, fixed beforehand, with the tolerance included.
+
+    A finished run that is beyond its budget, and one without any, have no guarantee: only what was spent is known.
+    """
+    settings = run.settings
+    rule = settings.budget or settings.rule
     sampled = settings.sampling_rate is not None
     base = Guarantee(
         adjacency="add-remove",
         status="certified",
-        accountant=f"{settings.scope} {rule.kind} {'odometer' if rule.notion is None else 'filter'}",
-        theorem=_CLIP_THEOREM if settings.mode == "clip" else _THEOREMS[rule.kind, settings.scope],
+        accountant=f"{settings.scope} {rule.kind} {_what(settings, rule)}",
+        theorem=_theorem(settings, rule),
         sampler="none" if not sampled else f"poisson, rate {settings.sampling_rate:g}",
-        assumptions=tuple(_assumptions(settings)),
+        assumptions=tuple(_steps(settings, rule)),
     )
     if rule.notion is None:
-        return base.with_warnings("no budget was given, so nothing is enforced: an odometer only tracks the loss")
-    implied, _ = convert(rule.notion, delta=delta)
+        return base.with_warnings("no budget was given, so nothing is enforced: the loss is only tracked")
+    if beyond(run).any():
+        return base.with_warnings("the budget was not kept, so nothing is guaranteed by it")
+    enforced = _enforced(base, rule, epsilon, delta)
+    return replace(enforced, assumptions=(_fixed(rule), *enforced.assumptions, _kept(settings)))
+
+
+def _enforced(base: Guarantee, rule: Rule, epsilon: float | None, delta: float | None) -> Guarantee:
+    assert rule.notion is not None
+    split = rule.split
+    implied, _ = convert(rule.notion, delta=delta if split is None else split.filter)
     found = implied.epsilon
     if epsilon is not None and found is not None:
         found = min(found, epsilon)  # the limit was chosen so that (ε,δ) holds
+    numbers = replace(base, epsilon=found, delta=delta, epsilon_estimate=found)
+    if split is not None:
+        # What the filter enforces holds up to the δ of the steps, so only ε at the whole δ can be told.
+        own = {"type": "dp", "epsilon": found, "delta": delta}
+        reasons = ("μ, ρ and RDP are not given: the steps keep them only up to a δ of their own",)
+        return replace(numbers, mechanisms=(own,), warnings=reasons)
     return replace(
-        base,
-        epsilon=found,
-        delta=delta,
-        epsilon_estimate=found,
+        numbers,
         mu=implied.mu,
         mu_kind=None if implied.mu is None else "upper",
         rho=implied.rho,
@@ -56,72 +75,138 @@ def guarantee(settings: Settings, *, epsilon: float | None, delta: float | None)
     )
 
 
-def _assumptions(settings: Settings) -> list[str]:
-    lines = ["the budget was fixed before the run, and not chosen after looking at this log"]
-    if settings.rule.quantity == "norm":
-        lines.append(f"each step adds Gaussian noise of standard deviation {settings.rule.scale:g} to the sum")
+def _what(settings: Settings, rule: Rule) -> str:
+    if rule.notion is not None:
+        return "filter"
+    return "audit" if settings.odometer is None else "odometer"
+
+
+def _theorem(settings: Settings, rule: Rule) -> str | tuple[str, ...]:
+    if rule.notion is None:
+        return "none: an audit enforces nothing" if settings.odometer is None else _ODOMETERS[rule.kind]
+    cited = _CLIP_THEOREM if settings.mode == "clip" else filter_theorem(rule.kind, settings.scope)
+    return cited if rule.split is None else (cited, _SPLIT_THEOREM)
+
+
+def _fixed(rule: Rule) -> str:
+    line = "the budget was fixed before the run, and not chosen after looking at this log"
+    if rule.split is None:
+        return line
+    return f"{line}, and with it the parts of δ for the filter and for the steps' own"
+
+
+def _steps(settings: Settings, rule: Rule) -> list[str]:
+    """What the log must say about the steps."""
+    lines = []
+    if rule.quantity == "norm":
+        noise = "that its rows state" if settings.rows_state_noise else f"{rule.scale:g}"
+        lines.append(f"each step adds Gaussian noise of standard deviation {noise} to the sum")
         lines.append("a logged norm is at least the norm of what that record added to the sum, had it taken part")
     else:
-        lines.append(f"each step has the {settings.rule.quantity} that the log declares, given all earlier outputs")
-    if settings.scope == "individual":
-        done = "clipped to its remaining budget" if settings.mode == "clip" else "left out of every step it is refused"
-        lines.append(f"each record was {done}, as told here")
-    else:
-        lines.append("nothing was released from the step that halted the run, nor later")
+        up_to = " up to its δ" if rule.split is not None else ""
+        lines.append(f"each step has the {rule.quantity} that the log declares{up_to}, given all earlier outputs")
     if settings.sampling_rate is not None:
         lines.append(f"batches are Poisson samples of rate {settings.sampling_rate:g}; norms are logged sampled or not")
     return lines
 
 
+def _kept(settings: Settings) -> str:
+    if settings.finished:
+        return (
+            "with other outputs the run would have kept the budget too, by a filter or by a plan: no log can show that"
+        )
+    if settings.scope == "global":
+        return "a step that did not fit was not run, and nothing was released from it"
+    if settings.mode == "clip":
+        return "each record was clipped to its remaining budget, as told here"
+    return "each record was left out of every step it is refused, as told here"
+
+
+def beyond(run: Run) -> Bools:
+    """Who took part beyond the budget: nobody in a run that was filtered."""
+    if run.settings.budget is None:
+        return np.zeros(run.individuals, dtype=bool)
+    return ~run.settings.budget.admits(run.filter.totals)
+
+
 @dataclass(frozen=True)
 class Losses:
-    """Everybody's own loss: what was spent, the ε it amounts to (None without δ), and a fitted μ under sampling."""
+    """Everybody's own loss: what was spent, and what that amounts to.
+
+    `epsilon` is after the fact (None without δ); `anytime` holds at every time (None unless asked for); `fitted` is an
+    approximate μ under sampling.
+    """
 
     spent: Floats
     epsilon: Floats | None
     fitted: individual.FittedMu | None
+    anytime: Floats | None = None
 
 
 def losses(run: Run, delta: float | None) -> Losses:
-    """The individual losses of a finished run."""
-    epsilon = None if delta is None else individual.epsilons(run, delta)
-    fitted = None
-    if run.moments is not None and delta is not None:
-        fitted = individual.fitted_mu(run.moments, delta)
-    return Losses(run.filter.spent, epsilon, fitted)
+    """The individual losses of a run."""
+    rule = run.settings.rule
+    if delta is None:
+        return Losses(run.filter.spent, None, None)
+    split = (run.settings.budget or rule).split
+    epsilon = individual.epsilons(run, delta if split is None else split.filter)
+    fitted = None if run.norm_counts is None else individual.fitted_mu(run.norm_counts, delta)
+    always = None
+    if run.settings.anytime is not None:
+        variance = run.filter.spent**2 if rule.squares else 2 * run.filter.spent
+        always = anytime_epsilon(variance * (1 + 2 * rule.tolerance), *run.settings.anytime)
+    return Losses(run.filter.spent, epsilon, fitted, always)
 
 
-def details(run: Run, found: Losses) -> dict[str, Any]:
+def details(run: Run, found: Losses, stated: Guarantee, delta: float | None) -> dict[str, Any]:
     """The fields of the contract, and those that odometers, groups and sampling add."""
-    whole = run.settings.scope == "global"
+    settings, whole = run.settings, run.settings.scope == "global"
+    rule = settings.budget or settings.rule
     fields: dict[str, Any] = {
         "steps": len(run.steps.labels),
         "individuals": None if whole else run.individuals,
         "halt_step": run.halt_step,
-        "active_per_step": run.steps.active,
+        "active_per_step": run.steps.active.tolist(),
         "dropped_records": None if whole else int(run.filter.lost.sum()),
         "spent": individual.quantiles(found.spent),
-        "spent_unit": run.settings.rule.unit,
+        "spent_unit": rule.unit,
         "individual_epsilon": None if found.epsilon is None else individual.quantiles(found.epsilon),
-        "individual_epsilon_kind": _epsilon_kind(run),
-        "limit": list(run.settings.rule.limits),
-        "tolerance": run.settings.rule.tolerance,
+        "individual_epsilon_kind": AFTER_THE_FACT,
+        "individual_epsilon_reason": WHY_AFTER_THE_FACT,
+        "proved": _proved(run, found, stated),
+        "limit": [limit for limit in rule.limits if np.isfinite(limit)],
+        "rounding": rule.tolerance,
     }
-    if run.settings.mode == "clip":
+    if rule.mixture is not None:
+        fields["mixture"] = {"orders": list(rule.mixture.orders), "weights": list(rule.mixture.weights)}
+    if rule.split is not None:
+        fields["delta_split"] = rule.split._asdict()
+    if settings.finished:
+        over = int(beyond(run).sum())
+        fields |= {"finished": True, "within": over == 0 if settings.budget else None, "beyond_budget": over}
+    if settings.mode == "clip":
         fields["clipped_records"] = int(run.filter.clipped.sum())
     if found.fitted is not None:
         fields["fitted_mu"] = _fitted(found.fitted)
     if run.odometer is not None:
-        fields["odometer"] = _odometer(run)
+        fields["odometer"] = odometer(run, delta)
     if run.group_names:
         fields["groups"] = {name: _group(run, found, index) for index, name in enumerate(run.group_names)}
     return fields
 
 
-def _epsilon_kind(run: Run) -> str:
-    if run.moments is not None:
-        return "approximate"
-    return "exact" if run.settings.rule.squares and run.settings.rule.kind != "dp" else "upper"
+def _proved(run: Run, found: Losses, stated: Guarantee) -> list[dict[str, Any]]:
+    """What holds for every record, whatever its own ε: the budget, the odometer's stops, the bound for all times."""
+    lines: list[dict[str, Any]] = []
+    if stated.epsilon is not None:
+        holds = "for every record, whatever it spent"
+        lines.append({"by": "budget", "epsilon": stated.epsilon, "delta": stated.delta, "holds": holds})
+    if run.odometer is not None:
+        lines.append({"by": "odometer", "holds": "at its stopping times, widths fixed beforehand"})
+    if found.anytime is not None:
+        holds = "at all times at once, each record its own, with r fixed beforehand"
+        lines.append({"by": "anytime", "epsilon": individual.quantiles(found.anytime), "holds": holds})
+    return lines
 
 
 def _fitted(fitted: individual.FittedMu) -> dict[str, Any]:
@@ -134,28 +219,37 @@ def _fitted(fitted: individual.FittedMu) -> dict[str, Any]:
     }
 
 
-def _odometer(run: Run) -> dict[str, Any]:
-    odometer = run.odometer
-    assert odometer is not None
-    stretches = odometer.restarts + 1
-    shown: dict[str, Any] = {"width": odometer.width, "unit": "mu" if run.settings.rule.kind == "gdp" else "rdp"}
+def odometer(run: Run, delta: float | None) -> dict[str, Any]:
+    """Where its stretches end and the loss up to there, in μ or RDP and, with δ, in ε; for records: the largest."""
+    tracked = run.odometer
+    assert tracked is not None
+    unit = "mu" if run.settings.rule.kind == "gdp" else run.settings.rule.unit
+    shown: dict[str, Any] = {"width": tracked.width, "unit": unit}
     if run.settings.scope == "global":
-        times = odometer.stopping_times(0, last_run_step(run))
-        counts = np.arange(1, len(times) + 1)
-        return {**shown, "stopping_times": times, "loss": odometer.losses(counts).tolist()}
-    largest = int(stretches.max(initial=1))
-    return {
-        **shown,
-        "stretches": individual.quantiles(stretches.astype(np.float64)),
-        "largest_loss": float(odometer.losses(np.array([largest]))[0]),
-    }
+        times = tracked.stopping_times(0, last_run_step(run))
+        loss = tracked.losses(np.arange(1, len(times) + 1))
+        shown |= {"stopping_times": times, "loss": loss.tolist()}
+    else:
+        stretches = tracked.restarts + 1
+        loss = tracked.losses(np.array([int(stretches.max(initial=1))]))
+        shown |= {"stretches": individual.quantiles(stretches.astype(np.float64)), "largest_loss": float(loss[0])}
+    if delta is not None:
+        shown["epsilon"] = [_epsilon_of_loss(run.settings.rule, float(each), delta) for each in loss]
+    return shown
+
+
+def _epsilon_of_loss(rule: Rule, loss: float, delta: float) -> float:
+    if rule.kind == "gdp":
+        return float(conversions.gdp_epsilon(loss, delta))
+    if rule.orders:
+        return conversions.rdp_epsilon(list(rule.orders), [loss], delta)
+    return conversions.zcdp_epsilon(loss, delta)
 
 
 def last_run_step(run: Run) -> int:
-    """The last step that ran."""
-    if run.halt_step is None:
-        return run.steps.labels[-1]
-    return run.steps.labels[max(0, run.steps.labels.index(run.halt_step) - 1)]
+    """The last step that ran, or the first of the log if none did."""
+    ran = [label for label, active in zip(run.steps.labels, run.steps.active, strict=True) if active]
+    return ran[-1] if ran else run.steps.labels[0]
 
 
 def _group(run: Run, found: Losses, index: int) -> dict[str, Any]:
@@ -163,7 +257,7 @@ def _group(run: Run, found: Losses, index: int) -> dict[str, Any]:
     return {
         "individuals": int(members.sum()),
         "dropped_records": int(run.filter.lost[members].sum()),
-        "active_per_step": [int(counts[index]) for counts in run.steps.active_by_group],
+        "active_per_step": run.steps.view("active_by_group")[:, index].tolist(),
         "spent": individual.quantiles(found.spent[members]),
         "individual_epsilon": None if found.epsilon is None else individual.quantiles(found.epsilon[members]),
     }
@@ -178,6 +272,10 @@ def columns(run: Run, found: Losses) -> dict[str, Any]:
         "spent": found.spent,
         "epsilon": [None] * run.individuals if found.epsilon is None else found.epsilon,
     }
+    if run.settings.budget is not None:
+        table["within_budget"] = [not over for over in beyond(run).tolist()]
+    if found.anytime is not None:
+        table["anytime_epsilon"] = found.anytime
     if found.fitted is not None:
         table |= {"fitted_mu": found.fitted.mu, "fitted_from_epsilon": found.fitted.epsilon_low}
         table["fitted_to_epsilon"] = found.fitted.epsilon_high
@@ -186,3 +284,11 @@ def columns(run: Run, found: Losses) -> dict[str, Any]:
         times = run.odometer.all_stopping_times(run.steps.labels[-1])
         table["odometer_stopping_times"] = [" ".join(map(str, ends)) for ends in times]
     return table
+
+
+def units(run: Run, delta: float | None) -> str:
+    """What the columns of the per-individual table are measured in."""
+    words = f"spent in {run.settings.rule.unit}"
+    if delta is not None:
+        words += f"; epsilon at delta = {delta:g}, {AFTER_THE_FACT.replace('-', ' ')}: neither exact nor a bound"
+    return words

@@ -18,15 +18,18 @@ SENSITIVE = (
 )
 
 
-def write_table(path: Path, columns: dict[str, Any]) -> None:
-    """Write columns of equal length as CSV, or as Parquet if the name ends so, readable by its owner only."""
+def write_table(path: Path, columns: dict[str, Any], *, note: str) -> None:
+    """Write columns of equal length as CSV, or as Parquet if the name ends so, readable by its owner only.
+
+    The first line (of Parquet the metadata) says that it is sensitive, and the `note` what the units are.
+    """
     order = _order(columns["id"])
     sorted_columns = {name: _reordered(column, order) for name, column in columns.items()}
     with _replacing(path) as temporary:
         if path.suffix == ".parquet":
-            _write_parquet(temporary, sorted_columns)
+            _write_parquet(temporary, sorted_columns, note)
         else:
-            _write_csv(temporary, sorted_columns)
+            _write_csv(temporary, sorted_columns, note)
 
 
 def _order(ids: Any) -> Any:
@@ -37,20 +40,20 @@ def _reordered(column: Any, order: Any) -> Any:
     return [column[i] for i in order] if isinstance(column, list) else column[order]
 
 
-def _write_csv(path: Path, columns: dict[str, Any]) -> None:
+def _write_csv(path: Path, columns: dict[str, Any], note: str) -> None:
     with path.open("w", encoding="utf-8", newline="") as stream:
-        stream.write(f"# {SENSITIVE}\n")
+        stream.write(f"# {SENSITIVE} Units: {note}.\n")
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(columns)
         lists = [column if isinstance(column, list) else column.tolist() for column in columns.values()]
         writer.writerows(zip(*lists, strict=True))
 
 
-def _write_parquet(path: Path, columns: dict[str, Any]) -> None:
+def _write_parquet(path: Path, columns: dict[str, Any], note: str) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    table = pa.table(columns).replace_schema_metadata({"sensitivity": SENSITIVE})
+    table = pa.table(columns).replace_schema_metadata({"sensitivity": SENSITIVE, "units": note})
     parquet.write_table(table, path)
 
 

@@ -14,6 +14,7 @@ from dpcalc.arrays import Floats
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.filters.filters import IndividualFilter
 from dpcalc.filters.rules import unlimited
+from dpcalc.filters.totals import Totals
 from dpcalc.training import checkpoint, clipping, models, optimizers
 from dpcalc.training.batches import Records
 from dpcalc.training.clipping import scale_to
@@ -165,7 +166,7 @@ class Trainer:
         arrays |= {f"clipping.{name}": value for name, value in self.clipping.state().items()}
         arrays |= {f"optimizer.{name}": value for name, value in self._optimizer.state().items()}
         if self.filter is not None:
-            arrays |= {f"filter.{name}": getattr(self.filter, name) for name in _FILTER_STATE}
+            arrays |= self.filter.state.to_arrays("filter.")
         history = {"active": self.history.active, "clips": self.history.clips, "losses": self.history.losses}
         stored = {
             "step": self.step,
@@ -187,8 +188,7 @@ class Trainer:
         self._optimizer.restore(_under("optimizer.", arrays))
         self.noise.restore(facts["noise"])
         if self.filter is not None:
-            for name, value in _under("filter.", arrays).items():
-                setattr(self.filter, name, value)
+            self.filter.state = Totals.from_arrays(arrays, "filter.")
         return facts
 
     def quality(self) -> tuple[float, float | None]:
@@ -197,9 +197,6 @@ class Trainer:
         train = self.model.quality(self.parameters, data.x_train, data.y_train)
         test = self.model.quality(self.parameters, data.x_test, data.y_test) if len(data.x_test) else None
         return train, test
-
-
-_FILTER_STATE = ("totals", "compensation", "steps_active", "lost", "clipped")
 
 
 @dataclass(frozen=True)

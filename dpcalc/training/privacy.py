@@ -11,7 +11,8 @@ import numpy as np
 
 from dpcalc import conversions
 from dpcalc.errors import InputError
-from dpcalc.filters.rules import Rule, gdp_rule, rdp_rule
+from dpcalc.filters.rule import Rule
+from dpcalc.filters.rules import gdp_rule, rdp_rule
 from dpcalc.filters.subsampled import SubsampledRenyi
 from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee
 from dpcalc.mechanisms.base import Mechanism

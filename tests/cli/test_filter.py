@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from dpcalc.conversions import gdp_epsilon, gdp_mu
 
 NORMS = np.random.default_rng(0).random((25, 40))
 
@@ -66,7 +69,8 @@ def test_the_rdp_filter_under_sampling_is_certified_and_its_individual_epsilon_i
     assert document["guarantee"] == "certified"
     assert document["epsilon"] <= 0.8
     assert document["mechanisms"][0]["type"] == "rdp"
-    assert document["details"]["individual_epsilon_kind"] == "approximate"
+    assert document["details"]["individual_epsilon_kind"] == "after-the-fact"
+    assert "neither exact nor a bound" in document["details"]["individual_epsilon_reason"]
     assert document["details"]["individual_epsilon"][-1] <= 0.8 * 1.01
     assert document["details"]["fitted_mu"]["kind"] == "approximate"
 
@@ -81,11 +85,124 @@ def test_a_global_list_halts_at_its_step(dpcalc) -> None:
     assert bare["details"]["halt_step"] == 495
 
 
+def test_a_global_run_goes_on_after_a_refusal(dpcalc) -> None:
+    options = ["--filter", "gdp", "--scope", "global", "--mu", 1]
+    log = "step,mu\n" + "".join(f"{step},{mu}\n" for step, mu in enumerate([0.6, 0.9, 0.1, 0.79, 0.8], start=1))
+    details = dpcalc("filter", "-", *options, "-f", "json", stdin=log).json["details"]
+    assert details["active_per_step"] == [1, 0, 1, 1, 0]
+    assert details["halt_step"] == 2
+    assert "leave out step 2 and 1 more: 3 of 5 steps fit μ = 1" in dpcalc("filter", "-", *options, stdin=log).out
+    lines = log.splitlines(keepends=True)
+    for count, words in (
+        (2, "all 1 steps fit μ = 1"),
+        (3, "stop before step 2: 1 of 2 steps fit μ = 1"),
+        (4, "leave out step 2: 2 of 3 steps fit μ = 1"),
+    ):
+        assert words in dpcalc("filter", "-", *options, stdin="".join(lines[:count])).out
+
+
+@pytest.mark.parametrize("options", [["--mu", 1.45], ["--epsilon", 6.75, "--delta", "1e-5"], ["--norm-budget", 8.41]])
+def test_a_finished_run_is_held_against_its_budget(dpcalc, log: Path, options: list[object]) -> None:
+    command = ["filter", log, "--filter", "gdp", "--sigma", 2, *options, "--finished"]
+    norms = np.load(log)
+    spent = np.sqrt((norms**2).sum(axis=0)) / 2
+    budget = 1.45 if "--epsilon" not in options else gdp_mu(6.75, 1e-5)
+    over = int((spent > budget).sum())
+    assert 0 < over < 40
+    result = dpcalc(*command)
+    assert result.code == 1
+    assert f"NO: {over} of 40 records took part beyond " in result.out
+    document = dpcalc(*command, "-f", "json").json
+    assert document["epsilon"] is None
+    assert document["mu"] is None
+    assert document["details"]["beyond_budget"] == over
+    assert document["details"]["within"] is False
+    assert document["details"]["dropped_records"] == 0
+    assert document["details"]["active_per_step"] == [40] * 25
+    assert document["details"]["spent"][-1] == pytest.approx(spent.max(), rel=1e-12)
+
+
+def test_a_finished_run_that_kept_its_budget_has_it_as_a_guarantee(dpcalc, log: Path, tmp_path: Path) -> None:
+    people = tmp_path / "people.csv"
+    options = ["--filter", "gdp", "--sigma", 2, "--mu", 3, "--delta", "1e-5", "--finished", "--per-individual", people]
+    result = dpcalc("filter", log, *options)
+    assert result.code == 0
+    assert "yes: all 40 records stayed within μ = 3 (the most: μ = " in result.out
+    document = dpcalc("filter", log, *options, "-f", "json").json
+    assert document["mu"] == pytest.approx(3, rel=1e-11)
+    assert document["details"]["within"] is True
+    assert any("no log can show that" in line for line in document["assumptions"])
+    assert people.read_text().splitlines()[1] == "id,steps_active,spent,epsilon,within_budget"
+
+
+def test_equality_is_within_the_budget_of_a_finished_run(dpcalc, tmp_path: Path) -> None:
+    path = tmp_path / "log.npy"
+    np.save(path, np.full((30, 2), 0.1))
+    command = ["filter", path, "--filter", "gdp", "--sigma", 1, "--finished", "--norm-budget"]
+    assert dpcalc(*command, 0.3).code == 0
+    assert dpcalc(*command, 0.2999999).code == 1
+
+
+def test_without_a_budget_a_finished_run_is_an_audit(dpcalc, log: Path) -> None:
+    command = ["filter", log, "--filter", "gdp", "--sigma", 2, "--delta", "1e-5", "--finished"]
+    result = dpcalc(*command)
+    assert result.code == 0
+    assert "there is no budget to hold it against" in result.out
+    document = dpcalc(*command, "-f", "json").json
+    assert document["epsilon"] is None
+    assert document["details"]["within"] is None
+    assert document["details"]["individual_epsilon"][-1] > 0
+    assert dpcalc("filter", log, "--filter", "gdp", "--sigma", 2).code == 2
+
+
+def test_a_finished_list_of_epsilons(dpcalc) -> None:
+    options = ["--filter", "dp", "--scope", "global", "--epsilon", 1, "--delta", "1e-6", "--finished"]
+    assert dpcalc("filter", "-", *options, stdin="0.1\n" * 10).code == 0
+    over = dpcalc("filter", "-", *options, stdin="0.1\n" * 11)
+    assert over.code == 1
+    assert "NO: the run went beyond ε = 1 at δ = 1e-6 (the most: Σε = 1.1" in over.out
+
+
+def test_an_odometer_without_a_budget_says_so(dpcalc) -> None:
+    options = ["--filter", "gdp", "--scope", "global", "--odometer", 0.5, "--delta", "1e-5"]
+    log = "step,mu\n" + "".join(f"{step},0.3\n" for step in range(1, 8))
+    result = dpcalc("filter", "-", *options, stdin=log)
+    assert "budget" not in result.out.replace("no budget", "").replace("the budget was fixed", "")
+    # Rounded up, with what a stretch may pass its width by.
+    assert "the loss up to step 7 is at most μ = 1.001 (stretches of 0.5, no budget)" in result.out
+    for words in ("stretch", "ends at step", "loss up to there (μ)", "ε at δ = 1e-5"):
+        assert words in result.out
+    document = dpcalc("filter", "-", *options, "-f", "json", stdin=log).json
+    assert document["details"]["odometer"]["stopping_times"] == [2, 4, 6, 7]
+    assert document["details"]["odometer"]["loss"] == pytest.approx([0.5, math.sqrt(0.5), math.sqrt(0.75), 1])
+    assert document["details"]["odometer"]["epsilon"][-1] == pytest.approx(gdp_epsilon(1.0, 1e-5), rel=1e-9)
+    assert "C.5" in document["theorem"]
+
+
+def test_what_is_proved_stands_beside_what_is_read_off(dpcalc, log: Path) -> None:
+    options = ["--filter", "gdp", "--sigma", 2, "--mu", 1, "--delta", "1e-5", "--anytime", 0.2, "--odometer", 0.9]
+    details = dpcalc("filter", log, *options, "-f", "json").json["details"]
+    assert details["individual_epsilon_kind"] == "after-the-fact"
+    proved = {line["by"]: line for line in details["proved"]}
+    assert set(proved) == {"budget", "odometer", "anytime"}
+    assert proved["budget"]["epsilon"] == pytest.approx(gdp_epsilon(1.0, 1e-5), rel=1e-9)
+    assert all(a > b for a, b in zip(proved["anytime"]["epsilon"], details["individual_epsilon"], strict=True))
+    result = dpcalc("filter", log, *options)
+    assert "at all times  own ε from" in result.out
+    assert "own ε is after the fact: " in result.out
+
+
+def test_the_natural_pld_filter_is_refused_by_name(dpcalc, log: Path) -> None:
+    refused = dpcalc("filter", log, "--filter", "pld", "--sigma", 2, "--epsilon", 1, "--delta", "1e-5")
+    assert refused.code == 2
+    assert "unsound: curves cross" in refused.err
+
+
 def test_the_dp_filter_takes_epsilons(dpcalc) -> None:
     options = ["--filter", "dp", "--scope", "global", "--epsilon", 1, "--delta", "1e-6", "-f", "json"]
     document = dpcalc("filter", "-", *options, stdin="epsilon\n" + "0.01\n" * 600).json
-    # ½Σε² ≤ B*, and the closed form of Theorem 4.9 gives B* ≥ 0.0174689, so at least 349 steps.
-    assert sum(document["details"]["active_per_step"]) >= 349
+    # ½Σε² ≤ B*, and the closed form of Theorem 4.9 gives B* ≥ 0.0174689, so at least 349 steps; the best B* gives 487.
+    assert sum(document["details"]["active_per_step"]) >= 487
     assert document["epsilon"] <= 1
 
 
@@ -144,11 +261,19 @@ def test_a_state_gives_the_same_answer_twice(dpcalc, log: Path, tmp_path: Path) 
         (["--filter", "gdp", "--mu", 1], "--sigma"),
         (["--filter", "gdp", "--noise-multiplier", 2, "--mu", 1], "--clip"),
         (["--filter", "gdp", "--sigma", 2, "--epsilon", 1], "--delta"),
-        (["--filter", "gdp", "--sigma", "nan", "--mu", 1], "number in"),
+        (["--filter", "gdp", "--sigma", "nan", "--mu", 1], "expected a number"),
         (["--filter", "gdp", "--sigma", 2, "--mu", -1], "number in"),
         (["--filter", "rdp", "--sigma", 2, "--rho", 1], "--order"),
         (["--filter", "gdp", "--sigma", 2, "--mu", 1, "--scope", "global"], "one parameter for each step"),
-        (["--filter", "dp", "--sigma", 2, "--mu", 1], "--epsilon with --delta"),
+        (["--filter", "dp", "--mu", 1], "--epsilon with --delta"),
+        (["--filter", "dp", "--sigma", 2, "--epsilon", 1, "--delta", "1e-5"], "belongs to norms"),
+        (["--filter", "gdp", "--sigma", 2, "--mu", 1, "--scheduler", "tcp://localhost:1"], "--engine dask"),
+        (["--filter", "gdp", "--sigma", 2, "--mu", 1, "--steps-delta", "1e-6"], "a part of --delta"),
+        (["--filter", "gdp", "--sigma", 2, "--mu", 1, "--delta", "1e-5", "--steps-delta", "1e-6"], "no column delta"),
+        (["--filter", "gdp", "--sigma", 2, "--mu", 1, "--anytime", 1], "--delta"),
+        (["--filter", "gdp", "--sigma", 2, "--mu", 1, "--mode", "clip", "--finished"], "in hindsight"),
+        (["--filter", "gdp", "--sigma", "1e200", "--mu", 1], "other units"),
+        (["--filter", "rdp", "--sigma", "1e-200", "--norm-budget", "1e300"], "other units"),
         (["--filter", "gdp", "--sigma", 2, "--mu", 1, "--engine", "dask"], "Parquet"),
         (["--filter", "nothing"], "gdp"),
     ],

@@ -49,8 +49,8 @@ def write(path: Path, order: np.ndarray, names: Any = int, group: int = 300) -> 
 
 def outcome(run: Run) -> object:
     spent = sorted(zip(map(str, run.names or ()), run.filter.totals[0].tolist(), strict=True))
-    moments = [] if run.moments is None else [f"{sums.sum():.9g}" for sums in run.moments.pieces.values()]
-    return run.steps.labels, run.steps.active, spent, run.filter.lost.sum(), moments
+    counts = 0 if run.norm_counts is None else int(run.norm_counts.packed.sum())
+    return run.steps.labels, run.steps.active, spent, run.filter.lost.sum(), counts
 
 
 @pytest.mark.parametrize("request_", [GDP, SAMPLED], ids=["gdp", "sampled"])

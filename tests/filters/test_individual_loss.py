@@ -1,69 +1,198 @@
-"""Individual ε under Poisson sampling: published numbers, and the certified composition of the same steps."""
+"""Individual ε under Poisson sampling: never below the truth, and close to certified brackets and closed forms."""
 
 from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dpcalc.accounting.compose import compose
-from dpcalc.conversions import gdp_delta
-from dpcalc.filters.individual import fitted_mu
-from dpcalc.filters.individual_loss import LossMoments, individual_epsilons
+from dpcalc.accounting.compose import compose, upper_epsilon
+from dpcalc.conversions import gdp_delta, gdp_epsilon
+from dpcalc.errors import InputError
+from dpcalc.filters.buckets import LARGEST_STEPS, Buckets, NormCounts, distance
+from dpcalc.filters.edge_losses import edge_losses
+from dpcalc.filters.individual import fitted_mu, sampled_epsilons
+from dpcalc.filters.individual_loss import individual_epsilons
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.sampled import PoissonSampled
 
-
-def moments_of(norms: np.ndarray, sigma: float, rate: float) -> LossMoments:
-    moments = LossMoments(rate)
-    moments.grow(norms.shape[1])
-    moments.add((norms / sigma) ** 2)
-    return moments
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from individual import Record, certified, counts_of, random_record  # noqa: E402
 
 
-def certified(norms: np.ndarray, sigma: float, rate: float, delta: float) -> float:
-    values, counts = np.unique(norms, return_counts=True)
-    parts = [
-        (PoissonSampled(base=Gaussian(noise_multiplier=sigma / v, adjacency="add-remove"), sampling_rate=rate), int(n))
-        for v, n in zip(values, counts, strict=True)
-    ]
-    epsilon = compose(parts, delta=delta).epsilon
-    assert epsilon is not None
-    return epsilon
+def counts_from(norms: np.ndarray, sigma: float, rate: float, clip: float | None = 1.0) -> NormCounts:
+    counts = NormCounts(Buckets(sigma=sigma, clip=clip), rate, norms.shape[1])
+    counts.add(norms)
+    return counts
 
 
 def test_equal_norms_give_the_published_dp_sgd_number() -> None:
     """q = 256/60000, σ = 1.1, 14,063 steps, δ = 1e-5: ε = 2.38168973."""
-    found = individual_epsilons(moments_of(np.ones((14_063, 1)), 1.1, 256 / 60000), 1e-5)[0]
+    found = individual_epsilons(counts_from(np.ones((14_063, 1)), 1.1, 256 / 60000), 1e-5)[0]
     assert 2.38168973 <= found <= 2.38168973 * 1.01
 
 
-@pytest.mark.parametrize(("steps", "rate"), [(3000, 0.005), (40, 0.05)])
-def test_mixed_norms_agree_with_their_own_composition(steps: int, rate: float) -> None:
-    rng = np.random.default_rng(5)
-    norms = np.ceil(rng.uniform(0.1, 1, 3) * rng.lognormal(0, 0.3, (steps, 3)) * 8) / 8
-    found = individual_epsilons(moments_of(np.minimum(norms, 1), 2.0, rate), 1e-5)
-    for record in range(3):
-        expected = certified(np.minimum(norms[:, record], 1), 2.0, rate, 1e-5)
-        assert expected <= found[record] <= 1.01 * expected
+@pytest.mark.parametrize("seed", range(24))
+def test_random_records_are_never_below_and_hardly_above_their_composition(seed: int) -> None:
+    record = random_record(np.random.default_rng(1000 + seed))
+    low, high = certified(record)
+    found = float(sampled_epsilons(counts_of(record), record.delta)[0])
+    assert low <= found <= 1.03 * high
 
 
-def test_blocks_and_single_steps_give_the_same_sums() -> None:
-    norms = np.random.default_rng(1).uniform(0, 3, (50, 7))
-    once, bit_by_bit = moments_of(norms, 2.0, 0.01), LossMoments(0.01, 7)
-    for row in norms:
-        bit_by_bit.add((row / 2.0) ** 2, np.arange(7))
-    assert once.pieces.keys() == bit_by_bit.pieces.keys()
-    for piece, sums in once.pieces.items():
-        assert bit_by_bit.pieces[piece] == pytest.approx(sums, rel=1e-12, abs=1e-12)
+@pytest.mark.parametrize("seed", range(16))
+def test_extreme_records_are_never_below_their_composition(seed: int) -> None:
+    record = random_record(np.random.default_rng(2000 + seed), wide=True)
+    assert certified(record)[0] <= float(sampled_epsilons(counts_of(record), record.delta)[0])
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record(2e-6, 0.4, 1e-7, {1.0: 2, 0.01: 5000}),  # rare large norms
+        Record(1e-3, 0.25, 1e-6, {0.8: 1}),  # one step of little noise
+        Record(0.3, 2.0, 0.0299, {0.5: 1}),  # δ just below δ(0)
+        Record(0.5, 0.21, 1e-5, {1.0: 3}),  # ε in the tens
+        Record(0.9999, 1.5, 1e-6, {0.7: 4}),  # hardly any sampling
+        Record(0.02, 3.0, 1e-4, {1e-4: 200_000}),  # below the lowest edges
+    ],
+    ids=lambda record: f"q {record.rate} z {record.noise}",
+)
+def test_adversarial_records_are_never_below_their_composition(record: Record) -> None:
+    low, high = certified(record)
+    found = float(sampled_epsilons(counts_of(record), record.delta)[0])
+    assert low <= found
+    assert found <= 1.05 * high + 1e-3
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12, 1e-30])
+@pytest.mark.parametrize(("mu", "steps"), [(1.0, 1), (0.3, 40), (0.02, 900), (2.5, 2)])
+def test_without_sampling_it_is_the_gaussian_closed_form(mu: float, steps: int, delta: float) -> None:
+    found = individual_epsilons(counts_from(np.full((steps, 1), 1.0), 1 / mu, 1.0), delta)[0]
+    exact = gdp_epsilon(mu * math.sqrt(steps), delta)
+    assert exact <= found <= 1.03 * exact + 1e-9
+
+
+def test_one_sampled_step_is_above_its_closed_form() -> None:
+    """δ(ε) = qδ_μ(ε') with ε' = log(1 + (e^ε − 1)/q): amplification by sampling of one Gaussian step, remove direction."""
+    for rate, mu, delta in [(0.01, 1.0, 1e-5), (0.3, 0.4, 1e-4), (1e-4, 3.0, 1e-6)]:
+        found = individual_epsilons(counts_from(np.ones((1, 1)), 1 / mu, rate), delta)[0]
+        exact = math.log1p(rate * math.expm1(gdp_epsilon(mu, delta / rate)))
+        assert exact <= found <= 1.03 * exact
+
+
+def test_a_probability_below_delta_costs_nothing() -> None:
+    """q·Σ(2Φ(m/2) − 1) ≤ δ: nothing is told apart beyond δ, at ε = 0; with a slightly smaller δ something is."""
+    total = 1e-4 * 10 * float(distance(np.array(0.5)))
+    counts = counts_from(np.full((10, 1), 0.5), 1.0, 1e-4)
+    assert individual_epsilons(counts, total * 1.01)[0] == 0
+    assert individual_epsilons(counts, total * 0.9)[0] > 0
+
+
+def test_never_above_the_composition_of_all_steps_at_the_clip() -> None:
+    norms = np.ones((300, 3))
+    norms[200:, 1], norms[:, 2] = 0.0, 0.99
+    found = sampled_epsilons(counts_from(norms, 0.9, 0.02), 1e-5)
+    step = PoissonSampled(base=Gaussian(noise_multiplier=0.9, adjacency="add-remove"), sampling_rate=0.02)
+    assert found[0] <= upper_epsilon([(step, 300)], 1e-5) * (1 + 1e-9)
+    assert found[1] <= upper_epsilon([(step, 200)], 1e-5) * (1 + 1e-9)
+    assert found[2] < found[0]
+
+
+def test_counts_do_not_depend_on_blocks_or_order() -> None:
+    norms = np.random.default_rng(1).uniform(0, 1.3, (5000, 7)).astype(np.float32)
+    once, bit_by_bit = counts_from(norms, 2.0, 0.01), NormCounts(Buckets(sigma=2.0, clip=1.0), 0.01, 7)
+    for start in range(0, 5000, 313):
+        bit_by_bit.add(norms[::-1][start : start + 313])
+    assert np.array_equal(once.packed, bit_by_bit.packed)
+    apart = NormCounts.joined([counts_from(norms[:, :3], 2.0, 0.01), counts_from(norms[:, 3:], 2.0, 0.01)])
+    assert np.array_equal(once.packed, apart.packed)
+    assert once.on_edges(slice(None))[0].sum() <= 5000 * 7
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_norm_is_never_rounded_down(dtype: type) -> None:
+    """s(norm) is at most the counts' mean of s over the edges: the coin dominates, whatever the storage."""
+    rng = np.random.default_rng(3)
+    norms = (10 ** rng.uniform(-7, 0.2, 4000)).astype(dtype)
+    counts = counts_from(norms[None, :], 0.7, 0.1)
+    whole, _ = counts.on_edges(slice(None))
+    coins = whole @ distance(counts.buckets.edges)
+    exact = distance(np.minimum(norms.astype(np.float64), 1.0) / 0.7)
+    assert np.all(coins >= exact * (1 - 1e-12))
+    large = norms > 1e-3
+    assert np.all(coins[large] <= exact[large] * 1.01)
+
+
+def test_norms_without_a_clip_or_far_beyond_the_noise_are_bounded_too() -> None:
+    norms = np.array([[0.5, 7.9, 9.0, 3e30, 0.0, 5e-324]])
+    found = individual_epsilons(counts_from(norms, 1.0, 1e-3, clip=None), 1e-5)
+    step = PoissonSampled(base=Gaussian(noise_multiplier=2.0, adjacency="add-remove"), sampling_rate=1e-3)
+    assert (compose([(step, 1)], delta=1e-5).epsilon_lower or 0) <= found[0] < 1
+    assert found[0] < found[1] < found[2] <= found[3] == math.inf
+    assert found[4] == found[5] == 0
+    # Told apart with probability q at most.
+    assert individual_epsilons(counts_from(norms, 1.0, 1e-3, clip=None), 2e-3).max() == 0
+
+
+def test_the_finite_pairs_dominate_the_step_in_both_directions() -> None:
+    """H of the atoms is at least H of the step at every t, where the step's is a Black–Scholes call."""
+    from scipy.special import ndtr
+
+    for rate in (1e-5, 0.01, 0.6, 1.0):
+        edges = np.array([1e-3, 0.05, 0.7, 3.0])
+        pairs = edge_losses(edges, rate, 1e-9)
+        ratio = np.exp(pairs.losses)
+        for row, m in enumerate(edges):
+            for t in np.concatenate(
+                [1 + rate * np.array([-0.5, -0.01, 0.0, 0.003, 0.2, 2.0, 40.0]), [1 - rate * 0.99]]
+            ):
+                atoms = pairs.masses[row] @ np.maximum(ratio - t, 0) + pairs.infinite[row]
+                strike = (t - 1 + rate) / rate
+                d = (-math.log(strike) + m * m / 2) / m
+                exact = rate * (ndtr(d) - strike * ndtr(d - m))
+                assert exact * (1 - 1e-12) <= atoms
+                add = pairs.masses[row] @ np.maximum(1 - ratio / t, 0) + pairs.infinite_add[row]
+                assert (exact - 1 + t) / t - 1e-13 <= add
+                assert atoms <= exact * 1.01 + 1e-3 * rate * m
 
 
 def test_nobody_who_never_took_part_has_lost_anything() -> None:
-    assert individual_epsilons(moments_of(np.zeros((5, 2)), 1.0, 0.1), 1e-5).tolist() == [0, 0]
+    assert individual_epsilons(counts_from(np.zeros((5, 2)), 1.0, 0.1), 1e-5).tolist() == [0, 0]
+    assert individual_epsilons(NormCounts(Buckets(sigma=1.0, clip=1.0), 0.1, 0), 1e-5).tolist() == []
+
+
+def test_nonsense_is_refused() -> None:
+    counts = counts_from(np.ones((1, 1)), 1.0, 0.1)
+    for delta in (0.0, 1.0, math.nan, -1e-5):
+        with pytest.raises(InputError, match="delta"):
+            individual_epsilons(counts, delta)
+    for rate in (0.0, 1.2, math.nan):
+        with pytest.raises(InputError, match="sampling rate"):
+            NormCounts(Buckets(sigma=1.0), rate)
+    for sigma, clip in [(0.0, 1.0), (math.nan, 1.0), (1.0, math.nan), (1.0, 0.0), (math.inf, 1.0)]:
+        with pytest.raises(InputError, match="sigma|clip"):
+            Buckets(sigma=sigma, clip=clip)
+    with pytest.raises(InputError, match="norms"):
+        counts.repeat(np.array([math.nan]), 1)
+    with pytest.raises(InputError, match="steps"):
+        counts.repeat(np.array([1.0]), LARGEST_STEPS)
+
+
+def test_sixteen_million_steps_are_counted() -> None:
+    counts = NormCounts(Buckets(sigma=20.0, clip=1.0), 1e-5, 1)
+    counts.repeat(np.array([1.0]), LARGEST_STEPS)
+    assert counts.on_edges(slice(None))[0].sum() == LARGEST_STEPS
+    low, high = certified(Record(1e-5, 20.0, 1e-6, {1.0: LARGEST_STEPS}))
+    assert low <= individual_epsilons(counts, 1e-6)[0] <= 1.03 * high
 
 
 def test_the_fitted_curve_is_above_the_records_own_where_it_says_so() -> None:
-    moments = moments_of(np.full((2000, 1), 1.0), 1.5, 0.01)
-    fitted = fitted_mu(moments, 1e-5)
+    counts = counts_from(np.full((2000, 1), 1.0), 1.5, 0.01)
+    fitted = fitted_mu(counts, 1e-5)
     for delta in np.geomspace(fitted.delta_low, fitted.delta_high, 6):
-        epsilon = individual_epsilons(moments, float(delta))[0]
+        epsilon = individual_epsilons(counts, float(delta))[0]
         assert epsilon == 0 or gdp_delta(fitted.mu[0] * (1 + 2e-3), epsilon) >= delta

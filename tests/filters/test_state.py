@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -15,9 +16,14 @@ import pytest
 
 from dpcalc.errors import InputError
 from dpcalc.filters import local
+from dpcalc.filters.mixture import Mixture, split_delta
 from dpcalc.filters.request import Request, carry_out
-from dpcalc.filters.run import Run
-from dpcalc.filters.summary import details, losses
+from dpcalc.filters.rule import Rule
+from dpcalc.filters.rules import gdp_rule
+from dpcalc.filters.run import Run, Settings
+from dpcalc.filters.state import load_state, save_state, settings_key
+from dpcalc.filters.subsampled import SubsampledRenyi
+from dpcalc.filters.summary import details, guarantee, losses
 
 NORMS = np.random.default_rng(0).random((30, 12))
 REQUESTS = {
@@ -34,7 +40,9 @@ def write_csv(path: Path, steps: range) -> None:
 
 
 def answer(run: Run) -> object:
-    return details(run, losses(run, None)), run.filter.totals.tolist(), run.filter.compensation.tolist()
+    found = losses(run, None)
+    told = details(run, found, guarantee(run, epsilon=None, delta=None), None)
+    return told, [part.tolist() for part in run.filter.state.to_arrays().values()]
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -124,3 +132,49 @@ def test_a_killed_process_is_started_again(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert answer(carry_out(replace(request, state=state), str(log))) == whole
+
+
+RULE = gdp_rule(sigma=2.0, mu=1.0, clip=3.0)
+SETTINGS = Settings(rule=RULE)
+OTHERS = {
+    "filter": replace(SETTINGS, rule=replace(RULE, kind="rdp")),
+    "quantity": replace(SETTINGS, rule=replace(RULE, quantity="mu")),
+    "limits": replace(SETTINGS, rule=replace(RULE, limits=(4.5,))),
+    "scale": replace(SETTINGS, rule=replace(RULE, scale=2.5)),
+    "clip": replace(SETTINGS, rule=replace(RULE, clip=2.5)),
+    "tolerance": replace(SETTINGS, rule=replace(RULE, tolerance=1e-6)),
+    "orders": replace(SETTINGS, rule=replace(RULE, orders=(8.0,))),
+    "mixture": replace(SETTINGS, rule=replace(RULE, mixture=Mixture(1.0, 1e-5, (8.0,), (1.0,)))),
+    "delta_split": replace(SETTINGS, rule=replace(RULE, split=split_delta(1e-5))),
+    "sample_rate": replace(SETTINGS, rule=replace(RULE, subsampled=SubsampledRenyi(orders=(8.0,), sampling_rate=0.1))),
+    "clip_before_noise": replace(SETTINGS, clip_before_noise=2.0),
+    "rows_state_noise": replace(SETTINGS, rows_state_noise=True),
+    "finished": replace(SETTINGS, finished=True),
+    "budget": replace(SETTINGS, budget=RULE),
+    "anytime": replace(SETTINGS, anytime=(1e-5, 0.1)),
+    "mode": replace(SETTINGS, mode="clip"),
+    "scope": replace(SETTINGS, scope="global"),
+    "odometer": replace(SETTINGS, odometer=0.5),
+    "groups": replace(SETTINGS, groups={"0": "a"}),
+}
+
+
+@pytest.mark.parametrize("name", sorted(settings_key(SETTINGS)))
+def test_everything_that_the_sums_depend_on_must_be_the_same(tmp_path: Path, name: str) -> None:
+    run = Run(SETTINGS)
+    run.grow(2)
+    run.block(0, np.ones((3, 2)))
+    save_state(run, tmp_path / "state")
+    load_state(Run(SETTINGS), tmp_path / "state")
+    if name == "version":
+        return
+    with pytest.raises(InputError, match=f"with {name} ="):
+        load_state(Run(OTHERS[name]), tmp_path / "state")
+
+
+def test_no_setting_is_forgotten_in_a_state() -> None:
+    """A field of the rule or the settings that a state does not compare would be free to change."""
+    told_otherwise = {"rule", "notion", "kind", "split", "subsampled", "tracked", "resumable"}
+    fields = {field.name for kind in (Rule, Settings) for field in dataclasses.fields(kind)} - told_otherwise
+    assert fields <= set(settings_key(SETTINGS))
+    assert set(OTHERS) == set(settings_key(SETTINGS)) - {"version"}

@@ -13,7 +13,7 @@ import numpy as np
 from dpcalc.errors import InputError
 from dpcalc.filters.logs.decimals import parse_decimals
 from dpcalc.filters.logs.source import Source
-from dpcalc.filters.logs.table import Batch, LongLog, Row, TextIds, integer_ids, is_number
+from dpcalc.filters.logs.table import Batch, LongLog, Row, TextIds, integer_ids, is_number, stacked
 
 _CHUNK = 4 << 20
 
@@ -56,7 +56,8 @@ def rows(log: LongLog) -> Iterator[Row]:
                 raise InputError(found, where=log.where(reader.line_num))
             step = row if log.columns.step is None else fields[place["step"]].strip()
             name = None if log.columns.id is None else fields[place["id"]]
-            yield log.checked(reader.line_num, step, name, fields[place[log.columns.value]].strip())
+            numbers = [fields[place[column]].strip() for column in log.columns.numbers]
+            yield log.checked(reader.line_num, step, name, numbers)
 
 
 def _arrow(log: LongLog, text_ids: bool) -> Iterator[Batch]:
@@ -64,18 +65,19 @@ def _arrow(log: LongLog, text_ids: bool) -> Iterator[Batch]:
     from pyarrow import compute
     from pyarrow import csv as arrow
 
-    names = [name for name in (log.columns.step, log.columns.id, log.columns.value) if name is not None]
-    types: dict[str, Any] = {log.columns.value: pa.float64(), "step": pa.int64()}
+    types: dict[str, Any] = {"step": pa.int64(), **dict.fromkeys(log.columns.numbers, pa.float64())}
     if log.columns.id is not None:
         types["id"] = pa.string() if text_ids else pa.int64()
-    convert = arrow.ConvertOptions(include_columns=names, column_types=types, null_values=[], strings_can_be_null=False)
+    convert = arrow.ConvertOptions(
+        include_columns=log.columns.names, column_types=types, null_values=[], strings_can_be_null=False
+    )
     read = arrow.ReadOptions(block_size=_CHUNK, column_names=list(log.header), skip_rows=1)
     try:
         with log.source.open() as stream:
             plain = stream if log.source.compressed else str(log.source.path)
             for table in arrow.open_csv(plain, read_options=read, convert_options=convert):
-                values = table.column(log.columns.value).to_numpy()
-                ids: Any = table.column("id") if log.columns.id else np.zeros(values.size, dtype=np.int64)
+                values = stacked([table.column(column).to_numpy() for column in log.columns.numbers])
+                ids: Any = table.column("id") if log.columns.id else np.zeros(table.num_rows, dtype=np.int64)
                 if log.columns.id and not text_ids:
                     ids = ids.to_numpy()
                 elif log.columns.id and compute.any(compute.equal(ids, "")).as_py():
@@ -127,9 +129,10 @@ def _numbers(text: bytes, width: int) -> list[Any] | None:
 
 def _batch(log: LongLog, place: dict[str, int], columns: list[Any], done: int, text_ids: bool) -> Batch:
     try:
-        values = np.asarray(columns[place[log.columns.value]], dtype=np.float64)
+        values = stacked([np.asarray(columns[place[name]], dtype=np.float64) for name in log.columns.numbers])
+        count = values.shape[-1]
         if log.columns.step is None:
-            steps = np.arange(done, done + values.size)
+            steps = np.arange(done, done + count)
         else:
             given = np.asarray(columns[place["step"]], dtype=np.float64)
             if not np.all((np.abs(given) < 2**53) & (given == np.rint(given))):
@@ -138,7 +141,7 @@ def _batch(log: LongLog, place: dict[str, int], columns: list[Any], done: int, t
     except (ValueError, OverflowError):
         log.locate()
     if log.columns.id is None:
-        return Batch(steps, np.zeros(values.size, dtype=np.int64), values)
+        return Batch(steps, np.zeros(count, dtype=np.int64), values)
     ids = columns[place["id"]]
     if text_ids:
         if "" in ids:

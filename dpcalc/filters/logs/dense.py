@@ -132,4 +132,4 @@ def _checked_shape(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> t
 
 
 def _rows(shape: tuple[int, int]) -> int:
-    return max(1, min(1024, _ENTRIES // shape[1]))
+    return max(1, min(65_536, _ENTRIES // shape[1]))

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpcalc.errors import InputError
 from dpcalc.filters.logs.source import Source
-from dpcalc.filters.logs.table import BATCH_ROWS, Batch, LongLog, Row, TextIds, integer_ids
+from dpcalc.filters.logs.table import BATCH_ROWS, Batch, LongLog, Row, TextIds, integer_ids, stacked
 
 
 def header(source: Source) -> tuple[str, ...]:
@@ -25,13 +25,14 @@ def batches(log: LongLog, text_ids: bool) -> Iterator[Batch]:
     """All entries, in file order."""
     entries = rows(log)
     while some := list(islice(entries, BATCH_ROWS)):
-        _, steps, ids, values = zip(*some, strict=True)
+        _, steps, ids, numbers = zip(*some, strict=True)
         names: Any = np.zeros(len(steps), dtype=np.int64)
         if log.columns.id is not None:
             if not text_ids and not all(type(name) is int for name in ids):
                 raise TextIds
             names = list(map(str, ids)) if text_ids else integer_ids(ids)
-        yield Batch(np.array(steps, dtype=np.int64), names, np.array(values))
+        columns = [np.array(column) for column in zip(*numbers, strict=True)]
+        yield Batch(np.array(steps, dtype=np.int64), names, stacked(columns))
 
 
 def rows(log: LongLog) -> Iterator[Row]:
@@ -40,8 +41,12 @@ def rows(log: LongLog) -> Iterator[Row]:
         for index, line in enumerate(stream):
             if line.strip():
                 found = _object(line, log.where(index + 1))
+                further = sorted(set(found) - set(log.header))
+                if further:
+                    words = f"expected the keys of the first line, {', '.join(log.header)}, got also {further[0]}"
+                    raise InputError(words, where=log.where(index + 1))
                 step = index if log.columns.step is None else found.get("step")
-                yield log.checked(index + 1, step, found.get("id"), found.get(log.columns.value))
+                yield log.checked(index + 1, step, found.get("id"), [found.get(name) for name in log.columns.numbers])
 
 
 def _object(line: bytes, where: str) -> dict[str, Any]:

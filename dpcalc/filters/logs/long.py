@@ -15,23 +15,51 @@ _FORMATS = {
     "parquet": TableFormat(parquet_table.header, parquet_table.batches, parquet_table.rows),
 }
 
+# What may stand beside a value: the noise of its step, the order of its ρ, a δ of the step's own.
+_BESIDE = {"norm": ("sigma", "delta"), "mu": ("delta",), "rho": ("order", "delta"), "epsilon": ("delta",)}
+
 
 def open_long(source: Source, *, quantities: Sequence[str], individual: bool) -> LongLog:
-    """The table, with its columns found by name: the value is the first of `quantities` that is there."""
+    """The table, with its columns found by name: the value is the one of `quantities` that is there.
+
+    Every column has a use, or the log is refused: a number that is left out of the account is not a detail.
+    """
     table_format = _FORMATS[source.format]
     header = table_format.header(source)
     if header is None:  # a bare list of numbers
         if individual:
             raise InputError(f"expected a header line step,id,{quantities[0]}", where=f"{source.name}:1")
         return LongLog(source, table_format, Columns(quantities[0], None, None), (quantities[0],))
-    value = next((name for name in quantities if name in header), None)
-    missing = [name for name in (("step", "id") if individual else ()) if name not in header]
-    twice = [name for name in ("step", "id", value) if header.count(name or "") > 1]
+    where = f"{source.name}:1"
+    twice = [name for name in header if header.count(name) > 1]
     if twice:
-        raise InputError(f"expected each column once, got {twice[0]} twice", where=f"{source.name}:1")
-    if value is None or missing:
-        wanted = ["step", "id"] if individual else []
-        expected = ",".join([*wanted, " or ".join(quantities)])
-        raise InputError(f"expected columns {expected}, got {','.join(header)}", where=f"{source.name}:1")
-    columns = Columns(value, "step" if "step" in header else None, "id" if individual else None)
+        raise InputError(f"expected each column once, got {twice[0]} twice", where=where)
+    wanted = ["step", "id"] if individual else ["step"]
+    found = [name for name in quantities if name in header]
+    if not found or (individual and not set(wanted) <= set(header)):
+        expected = ",".join([*(wanted if individual else ()), " or ".join(quantities)])
+        raise InputError(f"expected columns {expected}, got {','.join(header)}", where=where)
+    beside = tuple(name for name in _BESIDE[found[0]] if not (individual and name == "order"))
+    unknown = [name for name in header if name not in (*wanted, found[0], *beside)]
+    if unknown:
+        raise InputError(_refusal(unknown, found[0], wanted, beside), where=where)
+    columns = Columns(
+        found[0],
+        "step" if "step" in header else None,
+        "id" if individual else None,
+        tuple(name for name in beside if name in header),
+    )
     return LongLog(source, table_format, columns, header)
+
+
+def _refusal(unknown: Sequence[str], value: str, wanted: Sequence[str], beside: Sequence[str]) -> str:
+    """Which columns are not understood, what would be, and why a familiar one is not."""
+    words = f"no use for column {', '.join(unknown)}: a log of {value} has {', '.join(wanted)}, {value}"
+    words += f" and, if there are any, {' and '.join(beside)}"
+    if "id" in unknown:
+        words += "; with ids it is --scope individual"
+    if "order" in unknown and value == "rho":
+        words += "; ρ at several orders is for --scope global"
+    if any(name in _BESIDE for name in unknown):
+        words += "; a step's cost is told in one unit"
+    return words

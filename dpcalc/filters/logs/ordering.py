@@ -59,7 +59,7 @@ def _spill(batch: Entries, stem: Path) -> Entries:
     mapped = []
     for name, array in zip(batch._fields, batch, strict=True):
         path = stem.with_suffix(f".{name}.npy")
-        np.save(path, array[order])
+        np.save(path, array[..., order])
         mapped.append(np.load(path, mmap_mode="r"))
     return Entries(*mapped)
 
@@ -77,11 +77,11 @@ def _merged(runs: list[Entries], first: int, last: int) -> Entries:
     parts = []
     for run in runs:
         low, high = np.searchsorted(run.steps, first, side="left"), np.searchsorted(run.steps, last, side="right")
-        parts.append(Entries(run.steps[low:high], run.codes[low:high], run.values[low:high]))
+        parts.append(Entries(run.steps[low:high], run.codes[low:high], run.values[..., low:high]))
     joined = Entries(
         np.concatenate([part.steps for part in parts]),
         np.concatenate([part.codes for part in parts]),
-        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.values for part in parts], axis=-1),
     )
     order = np.argsort(joined.steps, kind="stable")
-    return Entries(joined.steps[order], joined.codes[order], joined.values[order])
+    return Entries(joined.steps[order], joined.codes[order], joined.values[..., order])

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpcalc.errors import InputError
 from dpcalc.filters.logs.source import Source
-from dpcalc.filters.logs.table import BATCH_ROWS, Batch, Columns, LongLog, Row, TextIds
+from dpcalc.filters.logs.table import BATCH_ROWS, Batch, Columns, LongLog, Row, TextIds, stacked
 
 
 def header(source: Source) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ def batches(log: LongLog, text_ids: bool) -> Iterator[Batch]:
         if log.columns.id is not None and text_ids and isinstance(batch.ids, np.ndarray):
             batch = batch._replace(ids=list(map(str, batch.ids.tolist())))
         yield batch
-        done += len(batch.values)
+        done += len(batch.steps)
 
 
 def rows(log: LongLog) -> Iterator[Row]:
@@ -44,25 +44,25 @@ def rows(log: LongLog) -> Iterator[Row]:
         for found in table.to_pylist():
             line += 1
             step = line - 1 if log.columns.step is None else found["step"]
-            yield log.checked(line, step, found.get("id"), found[log.columns.value])
+            yield log.checked(line, step, found.get("id"), [found[name] for name in log.columns.numbers])
 
 
 def arrow_batch(table: Any, columns: Columns, done: int = 0) -> Batch | None:
     """An Arrow table as a batch; None where a column holds nulls or the wrong kind of value."""
     import pyarrow as pa
 
-    wanted = [table.column(name) for name in (columns.value, columns.step, columns.id) if name is not None]
-    if any(column.null_count for column in wanted):
+    if any(table.column(name).null_count for name in columns.names):
         return None
     try:
-        values = table.column(columns.value).cast(pa.float64()).to_numpy(zero_copy_only=False)
+        numbers = [table.column(name).cast(pa.float64()) for name in columns.numbers]
+        values = stacked([column.to_numpy(zero_copy_only=False) for column in numbers])
         if columns.step is None:
-            steps = np.arange(done, done + values.size)
+            steps = np.arange(done, done + table.num_rows)
         else:
             steps = table.column("step").cast(pa.int64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         return None
-    ids: Any = np.zeros(values.size, dtype=np.int64)
+    ids: Any = np.zeros(table.num_rows, dtype=np.int64)
     if columns.id is not None:
         ids = table.column("id")
         if pa.types.is_dictionary(ids.type):
@@ -78,11 +78,15 @@ def _tables(log: LongLog) -> Iterator[Any]:
     import pyarrow as pa
 
     parquet = _parquet()
-    names = [name for name in (log.columns.step, log.columns.id, log.columns.value) if name is not None]
     for path in log.source.files():
         try:
             with parquet.ParquetFile(path) as file:
-                yield from file.iter_batches(batch_size=BATCH_ROWS, columns=names)
+                further = sorted(set(file.schema_arrow.names) - set(log.header))
+                if further:
+                    raise InputError(
+                        f"expected the columns {', '.join(log.header)}, got also {further[0]}", where=str(path)
+                    )
+                yield from file.iter_batches(batch_size=BATCH_ROWS, columns=log.columns.names)
         except (pa.ArrowException, OSError, KeyError) as error:
             raise InputError(f"not a complete log ({_first_line(error)})", where=str(path)) from None
 

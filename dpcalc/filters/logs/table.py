@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,13 +16,17 @@ from numpy.typing import NDArray
 
 from dpcalc.errors import InputError
 from dpcalc.filters.logs.source import Source
+from dpcalc.numbers import NON_NEGATIVE, POSITIVE, RENYI_ORDER, Range
 
 BATCH_ROWS = 1 << 20
 _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
 class Batch(NamedTuple):
-    """Entries in file order: integer steps; names (integers, strings or an Arrow column); values."""
+    """Entries in file order: integer steps; names (integers, strings or an Arrow column); values.
+
+    With further numbers beside the value there is a row of values for each column.
+    """
 
     steps: NDArray[np.int64]
     ids: Any
@@ -35,16 +39,40 @@ class Row(NamedTuple):
     line: int
     step: int
     id: Any
-    value: float
+    numbers: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of the table hold what; a log of a whole run has no ids, and may number its steps by lines."""
+    """Which columns of the table hold what; a log of a whole run has no ids, and may number its steps by lines.
+
+    `beside` the value there may be the noise of its step, the order of its ρ, and a δ of its own.
+    """
 
     value: str
     step: str | None
     id: str | None
+    beside: tuple[str, ...] = ()
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The columns that hold numbers, in the order of a batch's rows of values."""
+        return (self.value, *self.beside)
+
+    @property
+    def names(self) -> list[str]:
+        """All columns of the table."""
+        return [name for name in (self.step, self.id, *self.numbers) if name is not None]
+
+
+_ALLOWED = {"sigma": POSITIVE, "order": RENYI_ORDER, "delta": Range(low=0, high=1, high_open=True)}
+
+
+def in_range(column: str, values: NDArray[np.float64]) -> bool:
+    """Whether all numbers of a column are what they may be."""
+    allowed = _ALLOWED.get(column, NON_NEGATIVE)
+    above = values > allowed.low if allowed.low_open else values >= allowed.low
+    return bool(np.all(above & (values < allowed.high)))
 
 
 class TextIds(Exception):  # noqa: N818 - a signal to start again, not an error
@@ -72,7 +100,8 @@ class LongLog:
         """All entries, in file order, checked to be finite and not negative."""
         try:
             for batch in self.format.batches(self, text_ids):
-                if not np.all((batch.values >= 0) & (batch.values < np.inf)):
+                rows = np.atleast_2d(batch.values)
+                if not all(in_range(name, row) for name, row in zip(self.columns.numbers, rows, strict=True)):
                     self.locate()
                 yield batch
         except _DAMAGED as error:
@@ -93,22 +122,30 @@ class LongLog:
         """How messages call a line."""
         return f"{self.source.name}:{line}"
 
-    def checked(self, line: int, step: object, name: object, value: object) -> Row:
-        """A row from raw fields; anything that is not a whole step, a name and a number ≥ 0 is an error."""
-        if not is_number(value):
-            found = f"expected a number in column {self.columns.value}, got {value!r}"
-            raise InputError(found, where=self.where(line))
+    def checked(self, line: int, step: object, name: object, fields: Sequence[object]) -> Row:
+        """A row from raw fields; anything that is not a whole step, a name and numbers in their ranges is an error."""
+        numbers = tuple(self._number(line, *field) for field in zip(self.columns.numbers, fields, strict=True))
         whole = _whole(step)
         if whole is None:
             raise InputError(f"expected a whole number in column step, got {step!r}", where=self.where(line))
-        number = float(value)  # type: ignore[arg-type]
-        if not 0 <= number < float("inf"):
-            raise InputError(f"expected {self.columns.value} in [0, inf), got {value}", where=self.where(line))
         if self.columns.id is not None and (name is None or name == ""):
             raise InputError("expected an id, got none", where=self.where(line))
         if isinstance(name, (list, dict, bool)):
             raise InputError(f"expected an id that is a number or a string, got {name!r}", where=self.where(line))
-        return Row(line, whole, name, number)
+        return Row(line, whole, name, numbers)
+
+    def _number(self, line: int, column: str, field: object) -> float:
+        if not is_number(field):
+            raise InputError(f"expected a number in column {column}, got {field!r}", where=self.where(line))
+        number, allowed = float(field), _ALLOWED.get(column, NON_NEGATIVE)  # type: ignore[arg-type]
+        if number not in allowed:
+            raise InputError(f"expected {column} in {allowed}, got {field}", where=self.where(line))
+        return number
+
+
+def stacked(columns: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """The values of a batch: one column as it is, several as rows."""
+    return columns[0] if len(columns) == 1 else np.stack(columns)
 
 
 def integer_ids(ids: Any) -> NDArray[np.int64]:

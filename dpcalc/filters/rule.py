@@ -1,0 +1,160 @@
+"""What a step costs a record, in units that add up, and when a record's sums are within its budget."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from dpcalc import conversions
+from dpcalc.arrays import Bools, Floats
+from dpcalc.filters.mixture import DeltaSplit, Mixture
+from dpcalc.filters.subsampled import SubsampledRenyi
+from dpcalc.notions import Notion
+
+FilterKind = Literal["gdp", "rdp", "dp"]
+Scope = Literal["individual", "global"]
+Quantity = Literal["norm", "mu", "rho", "epsilon"]
+
+# A sum may pass its limit by this much, relatively, and still count as equal: sums (`totals`) err by less than an
+# eighth of it. The reported budget is widened by twice as much.
+ROUNDING = 2.5e-13
+# In place of an infinite cost: e^{−(α−1)·1e200} is 0, and sums of such numbers stay finite.
+UNKNOWN = 1e200
+
+_THEOREMS: dict[tuple[FilterKind, Scope], str] = {
+    ("gdp", "individual"): "Koskela et al. 2023, Theorem 12",
+    ("gdp", "global"): "Koskela et al. 2023, Theorem C.1",
+    ("rdp", "individual"): "Feldman, Zrnic 2021, Theorem 4.5",
+    ("rdp", "global"): "Feldman, Zrnic 2021, Theorem 4.3",
+    ("dp", "individual"): "Feldman, Zrnic 2021, Theorem 4.5, with the RDP of ε-DP steps; basic composition",
+    ("dp", "global"): "Feldman, Zrnic 2021, Theorem 4.3, with the RDP of ε-DP steps; basic composition",
+}
+
+
+def filter_theorem(kind: FilterKind, scope: Scope) -> str:
+    """The theorem that a filter rests on, wherever it is cited."""
+    return _THEOREMS[kind, scope]
+
+
+def storage_tolerance(dtype: np.dtype[Any]) -> float:
+    """How far a sum of squares of norms stored as `dtype` may be from the truth, relatively; never below ROUNDING."""
+    if dtype.kind == "f" and dtype.itemsize < 8:
+        return ROUNDING + 2 * float(np.finfo(dtype).eps)
+    return ROUNDING
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """How values of a log become costs, the limits on their sums, and the notion of privacy that these enforce.
+
+    Costs are v² for norms and μ; v for ρ, one row for each order; the subsampled RDP at each order under Poisson
+    sampling; for ε the RDP of ε-DP at each order and, last, ε itself. With `split` there is one more row, the step's
+    own δ_t. A record takes part while the rule `admits` its sums, up to a relative `tolerance` that `notion` covers.
+    """
+
+    kind: FilterKind
+    quantity: Quantity
+    limits: tuple[float, ...]
+    notion: Notion | None
+    scale: float = 1.0
+    clip: float | None = None
+    tolerance: float = ROUNDING
+    orders: tuple[float, ...] = ()
+    subsampled: SubsampledRenyi | None = None
+    mixture: Mixture | None = None
+    split: DeltaSplit | None = None
+    tracked: tuple[float, ...] | None = None
+
+    @property
+    def squares(self) -> bool:
+        """Whether the cost is the square of the value: one limit, no interpolation."""
+        return self.subsampled is None and self.quantity in ("norm", "mu")
+
+    @property
+    def width(self) -> int:
+        """How many numbers a step has: one, ρ at each order, and its own δ."""
+        return (len(self.orders) or 1 if self.quantity == "rho" else 1) + (self.split is not None)
+
+    @property
+    def is_zcdp(self) -> bool:
+        """Whether every step is known at all orders at once, in proportion to α: Gaussian or zCDP."""
+        return self.squares or (self.quantity == "rho" and not self.orders)
+
+    @cached_property
+    def accepted(self) -> Floats:
+        """The largest sums that count as within the limits."""
+        return np.array(self.limits) * (1 + self.tolerance)
+
+    def admits(self, totals: Floats) -> Bools:
+        """Whether sums of costs, one column a record, are within the budget."""
+        within: Bools = np.all(totals <= self.accepted[:, None], axis=0)
+        if self.mixture is None:
+            return within
+        known = len(self.orders)
+        widened = totals * (1 + 2 * self.tolerance)
+        largest_loss = widened[known] if self.kind == "dp" else np.full(totals.shape[1], np.inf)
+        return within & self.mixture.allows_each(widened[:known], largest_loss)
+
+    def costs(self, values: Floats) -> Floats:
+        """What each value costs, one new row for each limit; values above the clip count as the clip.
+
+        Where a step has several numbers (`width`), the first axis holds ρ at each order, and last its own δ.
+        """
+        rows = values[None] if self.width == 1 else values
+        if self.split is None:
+            return self._main_costs(rows)
+        return np.concatenate([self._main_costs(rows[:-1]), rows[-1:]])
+
+    def _main_costs(self, values: Floats) -> Floats:
+        if self.clip is not None:
+            values = np.minimum(values, self.clip)
+        if self.subsampled is not None:
+            # The RDP may rise much faster than the square of a norm, so a rounded norm is widened before and not after.
+            rounding = 1 + self.tolerance if self.tolerance > ROUNDING else 1.0
+            return self.subsampled.rdp((values[0] * rounding / self.scale) ** 2)
+        if self.kind == "dp":
+            orders = np.array(self.orders).reshape(-1, *(1,) * (values.ndim - 1))
+            return np.concatenate([conversions.pure_dp_rdp(values, orders), values])
+        return values * values if self.squares else values
+
+    def spent(self, totals: Floats) -> Floats:
+        """Sums of costs as people read them, in `unit`."""
+        row: Floats = totals[len(self.orders) if self.kind == "dp" else 0]
+        return np.sqrt(row) / self.scale if self.squares else row
+
+    @property
+    def unit(self) -> str:
+        """What `spent` is measured in."""
+        if self.kind == "dp":
+            return "sum of epsilon"
+        if self.squares:
+            return "mu"
+        return f"rdp at order {self.orders[0]:g}" if self.orders else "zCDP rho"
+
+    def epsilons(self, totals: Floats, delta: float) -> Floats:
+        """ε at δ of sums of costs, had all steps been fixed beforehand: the best order, or the sum of ε."""
+        known = len(self.orders)
+        orders = np.array(self.orders)[:, None]
+        best: Floats = conversions.rdp_epsilons(orders, totals[:known], delta).min(axis=0)
+        return np.minimum(best, totals[known]) if self.kind == "dp" else best
+
+    @property
+    def magnitudes(self) -> tuple[float, ...]:
+        """What sums are measured by when they are rounded: the budget, or where there is none a likely one."""
+        if self.tracked is not None:
+            return self.tracked
+        likely = self.mixture.epsilon if self.mixture is not None else self.scale**2 if self.squares else 1.0
+        return tuple(limit if limit < math.inf else likely for limit in self.limits)
+
+    def without_limits(self) -> Rule:
+        """The same costs and no budget, for runs that are over and only tracked."""
+        limits = (math.inf,) * len(self.limits)
+        return replace(self, limits=limits, notion=None, mixture=None, tracked=self.magnitudes)
+
+    def with_split(self, split: DeltaSplit) -> Rule:
+        """The same rule for steps that keep it up to a δ_t of their own, whose sum may be `split.steps`."""
+        return replace(self, limits=(*self.limits, split.steps), split=split)

@@ -1,0 +1,167 @@
+"""Transforms log E[e^{λL}] of a step at every edge, as tables that one matrix product turns into everybody's.
+
+A public coin with weight w between M_a and M_b has log((1−w)M_a + wM_b) = (1−w)log M_a + w·log M_b + r with, for
+y = M_b/M_a − 1, |r| ≤ w(1−w)·|y|²·∫₀¹|1+vy|⁻²dv. So a record's ΣK(λ) is its counts on the edges times a table of
+log M, and the error at most its Σw(1−w) times a table of the bound. Fractional counts need a continuous logarithm:
+principal logarithms of M_b/M_a are added up from edge to edge, anew after an edge that nobody uses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcalc.arrays import Complexes, Floats, Indices
+from dpcalc.filters.buckets import UNIT
+from dpcalc.filters.edge_losses import EdgeLosses
+
+ROUND = 2.0**-52
+_RANGE = 100.0  # of exponents that are summed on one scale
+_LARGEST = 3000.0  # exponents beyond which a moment counts as infinite
+_HOPELESS = 1e6
+_BLOCK = 16
+
+
+@dataclass(frozen=True)
+class RealTable:
+    """For each edge (rows) and real λ: an upper bound on log M, and the bound on a coin's remainder."""
+
+    logs: Floats
+    remainders: Floats
+
+
+@dataclass(frozen=True)
+class ContourTable:
+    """For each used edge (rows) and node c + ihj: log M, the bound on a coin's remainder, and the error of log M."""
+
+    logs: Complexes
+    remainders: Floats
+    errors: Floats
+
+
+class Transforms:
+    """The moments of one direction: of P against Q ("remove"), or of Q against P.
+
+    `places` are the numbers of the edges that anybody is on: the rows of `pairs` and of all tables.
+    """
+
+    def __init__(self, pairs: EdgeLosses, places: Indices, *, remove: bool) -> None:
+        self._losses, self._slips, self._places = pairs.losses, pairs.slips, places
+        self._masses, self._remove = pairs.masses, remove
+        self.infinite = pairs.infinite if remove else pairs.infinite_add
+        used = self._masses > 0
+        ends = used.shape[1] - 1 - np.argmax(used[:, ::-1], axis=1), np.argmax(used, axis=1)
+        self._extremes = self._losses[ends[0]] if remove else -self._losses[ends[1]]
+        self._extremes[~used.any(axis=1)] = 0.0
+
+    def real(self, abscissas: Floats) -> RealTable:
+        """Upper bounds at real λ; ∞ where a moment is beyond reach."""
+        logs = np.stack([self._log_moments(slice(None), float(c))[0] for c in abscissas], axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rise = np.diff(logs, axis=0, prepend=0.0)
+            remainders = np.minimum(_curvature(np.expm1(np.minimum(rise, 700.0)) + 0j), UNIT * np.abs(rise))
+        # w is 0, 1 or between 1/256 and 255/256, which is the second bound; ∞ − ∞ has none.
+        remainders = np.where(np.isnan(remainders), np.inf, remainders)
+        remainders[_fresh(self._places)] = 0.0
+        return RealTable(logs, remainders)
+
+    def _powers(self, c: float) -> Floats:
+        return (1 + c) * self._losses if self._remove else -c * self._losses
+
+    def _log_moments(self, used: Indices | slice, c: float) -> tuple[Floats, Floats, Floats]:
+        """log M(c), rounded up, and the means of |loss| and of the atoms' slips under the tilted law."""
+        powers, sign = self._powers(c), (1 + c if self._remove else c)
+        masses, parts = self._masses[used], []
+        for piece in _pieces(powers):
+            top = float(powers[piece].max())
+            weight = np.exp(powers[piece] - top)
+            columns = np.stack([weight, weight * np.abs(self._losses[piece]), weight * self._slips[piece]], axis=1)
+            parts.append((top, masses[:, piece] @ columns))
+        tops = np.array([top for top, _ in parts])
+        sums = np.array([part for _, part in parts])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(sums[:, :, 0]) + tops[:, None]
+            peak = logs.max(axis=0)
+            peak = np.where(peak > -np.inf, peak, 0.0)
+            total = np.exp(logs - peak).sum(axis=0)
+            scaled = np.exp(np.minimum(tops[:, None] - peak, 700.0))
+            means = [np.where(total > 0, (scaled * sums[:, :, i]).sum(axis=0) / total, 0.0) for i in (1, 2)]
+            found = np.log(total) + peak
+        found = found + ROUND * (self._losses.size + 64 + np.abs(found)) + 2 * ROUND * sign * means[0] + sign * means[1]
+        found = np.where(total > 0, found, 0.0)  # all of it is at ∞: any bound will do
+        return np.where(sign * self._extremes[used] < _LARGEST, found, np.inf), means[0], means[1]
+
+    def contour(self, used: Indices, c: float, step: float, nodes: int) -> ContourTable:
+        """Tables at λ = c + i·step·j for the edges in use, j < nodes (a multiple of 16)."""
+        powers, sign = self._powers(c), (1.0 if self._remove else -1.0)
+        logs, mean, slip = self._log_moments(used, c)
+        moment = np.zeros((used.size, nodes), dtype=np.complex128)
+        masses = self._masses[used]
+        for piece in _pieces(powers):
+            top = float(powers[piece].max())
+            turn = np.exp(powers[piece] - top)[:, None] * phases(sign * step * self._losses[piece], nodes)
+            with np.errstate(over="ignore"):
+                scale = np.exp(np.minimum(top - logs, 700.0))[:, None]
+            moment.real += scale * (masses[:, piece] @ np.ascontiguousarray(turn.real))
+            moment.imag += scale * (masses[:, piece] @ np.ascontiguousarray(turn.imag))
+        y = step * np.arange(nodes)
+        wrong = ROUND * (2 * self._losses.size + 64 + np.abs(logs)[:, None] + 4 * (1 + c + y) * mean[:, None])
+        wrong = (wrong + (1 + c + y) * slip[:, None]) / np.maximum(np.abs(moment), 1e-300)
+        return _chained(_fresh(self._places[used]), moment, logs, wrong)
+
+
+def phases(angles: Floats, nodes: int) -> Complexes:
+    """e^{i·angle·j} for j < nodes (a multiple of 16), by products of two short tables."""
+    short = np.exp(1j * np.outer(angles, np.arange(_BLOCK)))
+    long = np.exp(1j * np.outer(angles, _BLOCK * np.arange(nodes // _BLOCK)))
+    return (long[:, :, None] * short[:, None, :]).reshape(angles.size, nodes)
+
+
+def _pieces(powers: Floats) -> list[slice]:
+    """Runs of atoms whose exponents lie within one range."""
+    cuts = np.flatnonzero(np.diff(np.floor(powers / _RANGE))) + 1
+    ends = [0, *cuts.tolist(), powers.size]
+    return [slice(low, high) for low, high in zip(ends[:-1], ends[1:], strict=True)]
+
+
+def _fresh(places: Indices) -> Indices:
+    """Where nobody is on the edge below, so that nobody's coin is between the two: whole steps only."""
+    return np.flatnonzero(np.diff(places, prepend=-1) > 1)
+
+
+def _chained(fresh: Indices, moment: Complexes, logs: Floats, wrong: Floats) -> ContourTable:
+    """Logarithms along the edges. `moment` is M over M(c) = e^logs, `wrong` its relative error."""
+    before = np.concatenate([np.ones_like(moment[:1]), moment[:-1]])
+    before = np.where(np.abs(before) > 0, before, 1e-300)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        rise = np.diff(logs, prepend=0.0)
+        y = moment / before * np.exp(np.minimum(rise, 700.0))[:, None] - 1
+        logarithms, remainders = np.log1p(y), np.minimum(_curvature(y), _HOPELESS)
+        logarithms[fresh], remainders[fresh] = np.log(moment[fresh]) + logs[fresh, None], 0.0
+        logarithms = np.concatenate([np.cumsum(part, axis=0) for part in np.split(logarithms, fresh)])
+        errors = 2 * wrong + ROUND * len(moment) * (8 + np.abs(logarithms))
+    fine = np.isfinite(logarithms) & (wrong < 0.25) & np.isfinite(remainders)
+    return ContourTable(
+        np.where(fine, logarithms, 0.0),
+        np.where(fine, remainders, _HOPELESS),
+        np.where(fine, errors, _HOPELESS),
+    )
+
+
+def _curvature(y: NDArray[np.complex128]) -> Floats:
+    """A bound on |log(1+wy) − w·log(1+y)| / (w(1−w)): |y|² times the mean of |1+vy|⁻² over v, or half its largest value."""
+    square = np.abs(y) ** 2
+    size, slant = np.abs(y), np.abs(y.imag)
+    nearest = np.abs(1 + np.clip(-y.real / np.maximum(square, 1e-300), 0, 1) * y)
+    largest = square / 2 / np.maximum(nearest, 1e-9) ** 2
+    # ∫|1+vy|⁻²dv = arg(1+y)/Im y; where y is almost real, 1/(1+Re y) of the real integral.
+    inclined = slant > 1e-6 * size
+    mean = np.where(
+        inclined,
+        np.abs(np.angle(1 + y)) / np.where(inclined, slant, 1.0),
+        1.00001 / np.maximum(1 + y.real, 1e-9),
+    )
+    whole = np.where(y.real > -0.5, 1.000001 * square * mean, np.inf)
+    return np.minimum(largest, whole)
