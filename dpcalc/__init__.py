@@ -116,3 +116,7 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(import_module(module), name)
     raise AttributeError(f"module 'dpcalc' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -112,7 +112,7 @@ class Guarantee:
         status = weakest_status([self.status, *statuses])
         if status == self.status:
             return self
-        kind: MuKind | None = None if self.mu is None else "approximate" if status == "approximate" else self.mu_kind
+        kind: MuKind | None = None if self.mu is None else "approximate"
         return replace(self, status=status, epsilon_lower=None, delta_lower=None, mu_kind=kind)
 
 
@@ -206,7 +206,7 @@ class Result:
     `headline` is the first line, the answer in words; without it the guarantee says its own. `facts` are labelled
     lines below it, `curve` are (ε, δ) that hold all at once. `goal` is
     whether what was aimed at is kept, where that is not a limit. `certified` is a certified guarantee beside one that
-    is not.
+    is not. `private` says that it tells about individuals, so that a file with it is for its owner alone.
     """
 
     command: str
@@ -220,6 +220,7 @@ class Result:
     budget: Budget = field(default_factory=Budget)
     goal: Outcome | None = None
     certified: Guarantee | None = None
+    private: bool = False
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:

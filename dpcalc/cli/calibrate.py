@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from dpcalc.cli.command import command
-from dpcalc.cli.compose import DEFAULT_TOLERANCE, AdjacencyOption, Mechanisms, Specs, Tolerance
+from dpcalc.cli.compose import DEFAULT_TOLERANCE, AdjacencyOption, Mechanisms, Specs, Tolerance, wait_for_terminal
 from dpcalc.cli.options import Delta, number, parsed
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Budget, Result
@@ -70,6 +70,7 @@ def calibrate(
     from dpcalc.spec.sources import read_documents
     from dpcalc.spec.specification import common_budget, common_delta
 
+    wait_for_terminal(spec)
     documents = read_documents(spec or (), mechanism or ())
     budget = common_budget(documents, limits)
     delta = common_delta(documents) if delta is None else delta

@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 
 from dpcalc.cli import options
 from dpcalc.errors import DpcalcError, InputError
-from dpcalc.files import STANDARD_STREAM, check_writable
+from dpcalc.files import STANDARD_STREAM, check_paths
 from dpcalc.guarantee import Budget, Result
 
 _SHARED: dict[str, tuple[Any, Any]] = {
@@ -53,8 +53,7 @@ def command(*, example: str, name: str | None = None) -> Callable[[Callable[...,
             shared = {key: arguments.pop(key) for key in _SHARED}
             limits = Budget(**{key: shared[key] for key in _LIMITS})
             format = _format(shared)
-            if shared["output"] not in (None, STANDARD_STREAM):
-                check_writable(shared["output"])
+            _check_output(shared["output"], arguments)
             try:
                 told = {"limits": limits, "prior": shared["prior"]}
                 result = function(**arguments, **{key: told[key] for key in wanted})
@@ -118,6 +117,15 @@ def _format(shared: Mapping[str, Any]) -> str:
         flag = "--quiet" if shared["quiet"] else "--verbose"
         raise InputError(f"has no effect on {format}, which is always the same", where=flag)
     return format
+
+
+def _check_output(output: str | None, arguments: Mapping[str, Any]) -> None:
+    """Stop before any work if the output cannot be written, or is a file that another argument names."""
+    if output is None or output == STANDARD_STREAM:
+        return
+    listed = [item for value in arguments.values() for item in (value if isinstance(value, list) else [value])]
+    others = [str(item) for item in listed if isinstance(item, (str, Path)) and "\0" not in str(item)]
+    check_paths({"--output": output}, {f"the other argument {name}": name for name in others if name})
 
 
 def _complete(result: Result, shared: Mapping[str, Any], format: str) -> Result:

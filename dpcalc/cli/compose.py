@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpcalc.cli import streams
 from dpcalc.cli.command import command
 from dpcalc.cli.options import AdjacencyChoice, Curve, Deltas, number
 from dpcalc.errors import InputError
@@ -95,6 +97,7 @@ def compose(
         raise InputError(
             f"has no effect on --accountant {accountant.value}, which has a closed form", where="tolerance"
         )
+    wait_for_terminal(spec)
     documents = read_documents(spec or (), mechanism or ())
     budget = common_budget(documents, limits)
     from dpcalc.spec.composition import Question, compose_documents
@@ -126,6 +129,12 @@ def compose(
         records=_records(composition),
         budget=budget,
     )
+
+
+def wait_for_terminal(paths: list[str] | None) -> None:
+    """Say so if a spec is about to be typed."""
+    if "-" in (paths or ()) and sys.stdin.isatty():
+        streams.tell("reading the spec from the terminal; Ctrl-D ends it\n")
 
 
 def asked(

@@ -184,6 +184,7 @@ def filter(
         facts=tuple(screen.facts(run, losses, guarantee)),
         sections=tuple(screen.sections(run, losses, delta)),
         goal="over" if summary.beyond(run).any() else None,
+        private=True,
     )
 
 

@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 from dpcalc.cli import streams
-from dpcalc.files import write_text
+from dpcalc.files import PRIVATE, SHARED, write_text
 from dpcalc.guarantee import Result
 from dpcalc.render import render
 from dpcalc.report import verdict_line
@@ -26,7 +26,7 @@ def emit(result: Result, format: str, output: str | None, *, quiet: bool = False
         if on_screen:
             streams.write(_plain_json(text) if format == "json" and not streams.can_write(text) else text)
         else:
-            write_text(str(output), text)
+            write_text(str(output), text, mode=PRIVATE if result.private else SHARED)
     if format not in ("github", "junit") or not on_screen:
         tell_beside(result, verdicts=not drawn)
 

@@ -74,6 +74,7 @@ def train_and_report(settings: Settings, wanted: Wanted, files: Files, *, progre
         details=details,
         headline=_headline(guarantee, quality[1], trainer.model.reconstructs),
         sections=training_sections(trainer, quality, data, accounted.bounds, wanted.runs),
+        private=True,
     )
 
 
@@ -121,6 +122,7 @@ def _search_result(trials: Sequence[Trial], guarantee: Guarantee, wanted: Wanted
             *training_sections(best.trainer, quality, data, (), len(trials)),
             search_section(trials, best),
         ),
+        private=True,
     )
 
 

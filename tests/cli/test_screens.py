@@ -214,3 +214,33 @@ def test_one_dialect_of_numbers_in_options_and_specs(dpcalc: Run, text: str) -> 
     if text != " 1":  # spaces around a value belong to the spec's own writing
         assert dpcalc("compose", "-m", f"gdp,mu={text}", "--delta", "1e-5").code == 2
         assert dpcalc("compose", "-", stdin=f"delta: 1e-5\nmechanisms: [{{type: gdp, mu: {text}}}]\n").code == 2
+
+
+def test_an_output_that_is_an_input_is_refused_before_anything_is_written(dpcalc: Run, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("delta: 1e-5\nmechanisms: [{type: gdp, mu: 1}]\n")
+    before = spec.read_bytes()
+    link = tmp_path / "link.json"
+    link.symlink_to(spec)
+    for target in (spec, link, tmp_path / "." / "spec.yaml"):
+        outcome = dpcalc("compose", spec, "-o", target)
+        assert outcome.code == 2
+        assert "same file" in outcome.err
+        assert spec.read_bytes() == before
+
+
+def test_what_tells_about_individuals_is_written_for_its_owner_alone(dpcalc: Run, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        for arguments, mode in ((SCREENS[-1], 0o600), (SCREENS[2], 0o644)):
+            target = tmp_path / f"{arguments[0]}.json"
+            assert dpcalc(*arguments, "-o", target).code == 0
+            assert target.stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(before)
+
+
+def test_the_public_names_are_those_that_are_listed() -> None:
+    import dpcalc
+
+    assert dir(dpcalc) == sorted(dpcalc.__all__)
