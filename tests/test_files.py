@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from dpcalc import files
 from dpcalc.errors import BusyError, InputError, WriteError
 from dpcalc.files import PRIVATE, allocate, check_paths, locked, read_bytes, write_text, writing
+from dpcalc.files import writer as files
 
 
 def mode_of(path: Path) -> int:
