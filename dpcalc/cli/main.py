@@ -27,6 +27,9 @@ COMMANDS = {
 
 INTERRUPTED = 130
 
+# An error is a line or two, also where it quotes what was given.
+_LONGEST = 600
+
 _HELP = """dpcalc: what do these differentially private mechanisms cost?
 
 {commands}
@@ -140,6 +143,7 @@ def _report(message: str, code: int, arguments: list[str], where: str | None = N
     from dpcalc.cli.output import wrapped
     from dpcalc.render.screen import printable
 
+    message = message if len(message) <= _LONGEST else f"{message[: _LONGEST - 3]}..."
     whole = printable(f"{where}: {message}" if where else message)
     told = _for_programs(arguments, message, code, where)
     try:

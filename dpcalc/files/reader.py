@@ -24,7 +24,7 @@ LIMIT = 500_000_000
 _RAISED = "; --read-limit raises that"
 _PACKED = 100
 _PIECE = 1 << 20
-_LONGEST_LINE = 1 << 20
+LONGEST_LINE = 1 << 20
 _MOST_EMPTY = 1000
 _LONGEST_REASON = 120
 
@@ -111,7 +111,7 @@ def in_words(count: int) -> str:
 def read_bytes(path: str, *, limit: int, what: str) -> bytes:
     """The content of a file, or of standard input for `-`, if it is at most `limit` bytes; no more is ever read."""
     name = "standard input" if path == STANDARD_STREAM else path
-    with reading(name), _opened(path) as stream:
+    with reading(name), opened(path) as stream:
         data = b"".join(_pieces(stream, limit + 1))
     if len(data) > limit:
         raise InputError(f"larger than the {in_words(limit)} that {what} may have", where=name)
@@ -134,7 +134,8 @@ def read_text(path: str, *, limit: int, what: str) -> str:
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
+def opened(path: str) -> Iterator[BinaryIO]:
+    """The bytes of a file, or of standard input for `-`."""
     if path == STANDARD_STREAM:
         if sys.stdin is None:
             raise InputError("is closed", where="standard input")
@@ -160,7 +161,7 @@ def rereadable(path: str, *, limit: int, what: str) -> Iterator[Path]:
         return
     name = "standard input" if path == STANDARD_STREAM else path
     with tempfile.NamedTemporaryFile(prefix="dpcalc-") as spool:
-        with reading(name), _opened(path) as stream:
+        with reading(name), opened(path) as stream:
             size = sum(spool.write(piece) for piece in _pieces(stream, limit + 1))
             spool.flush()
         if size > limit:
@@ -202,16 +203,25 @@ class Unpacked(io.RawIOBase):
 def lines(stream: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
     """The lines of a stream with their numbers: none too long to hold, and not nothing for ever."""
     number = empty = 0
-    while line := stream.readline(_LONGEST_LINE + 1):
+    while line := stream.readline(LONGEST_LINE + 1):
         number += 1
-        if len(line) > _LONGEST_LINE:
+        if len(line) > LONGEST_LINE:
             raise InputError(
-                f"longer than the {in_words(_LONGEST_LINE)} that a line may have", where=f"{name}:{number}"
+                f"longer than the {in_words(LONGEST_LINE)} that a line may have", where=f"{name}:{number}"
             )
         empty = 0 if line.strip() else empty + 1
         if empty > _MOST_EMPTY:
             raise InputError(f"more than {_MOST_EMPTY} empty lines", where=f"{name}:{number}")
         yield number, line
+
+
+def text_lines(stream: BinaryIO, name: str) -> Iterator[str]:
+    """The same as text, which is UTF-8, with or without a mark at its beginning."""
+    for number, line in lines(stream, name):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise InputError("expected UTF-8 text, got other bytes", where=f"{name}:{number}") from None
 
 
 def size_of(path: Path) -> int:

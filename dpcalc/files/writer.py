@@ -30,17 +30,17 @@ PRIVATE, SHARED = 0o600, 0o666
 # -- before any work -------------------------------------------------------------------------------------------------
 
 
-def check_paths(outputs: Mapping[str, str | None], inputs: Mapping[str, str | None]) -> None:
+def check_paths(outputs: Mapping[str, str | Path | None], inputs: Mapping[str, str | Path | None]) -> None:
     """Raise unless every output can be written and is neither an input nor another output; nothing is touched.
 
     Both map the name of a field to its path; None and `-` (a standard stream) are passed over.
     """
     taken: dict[tuple[object, ...], str] = {}
     for field, path in inputs.items():
-        if path not in (None, STANDARD_STREAM):
+        if path is not None and str(path) != STANDARD_STREAM:
             taken.setdefault(_identity(str(path)), field)
     for field, path in outputs.items():
-        if path in (None, STANDARD_STREAM):
+        if path is None or str(path) == STANDARD_STREAM:
             continue
         other = taken.setdefault(_identity(str(path)), field)
         if other != field and not _is_stream(Path(str(path))):
