@@ -44,7 +44,9 @@ def _reordered(column: Any, order: Any) -> Any:
 def _write_csv(binary: BinaryIO, columns: dict[str, Any], note: str) -> None:
     stream = io.TextIOWrapper(binary, encoding="utf-8", newline="", write_through=True)
     lists = {name: column if isinstance(column, list) else column.tolist() for name, column in columns.items()}
-    lists["id"] = [name if isinstance(name, int) else _harmless(name) for name in lists["id"]]
+    harmless = [name if isinstance(name, int) else _harmless(name) for name in lists["id"]]
+    if harmless != lists["id"]:
+        lists["id"], note = harmless, f"{note}; ids that a spreadsheet would run stand behind an apostrophe"
     stream.write(f"# {SENSITIVE} Units: {note}.\n")
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(lists)

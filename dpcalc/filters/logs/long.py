@@ -41,7 +41,7 @@ def open_long(source: Source, *, quantities: Sequence[str], individual: bool) ->
     found = [name for name in quantities if name in header]
     if not found or (individual and not set(wanted) <= set(header)):
         expected = ",".join([*(wanted if individual else ()), " or ".join(quantities)])
-        raise InputError(f"expected columns {expected}, got {_short(header)}", where=where)
+        raise InputError(f"expected columns {expected}, got {_short(header, ',')}", where=where)
     beside = tuple(name for name in _BESIDE[found[0]] if not (individual and name == "order"))
     unknown = [name for name in header if name not in (*wanted, found[0], *beside)]
     if unknown:
@@ -68,6 +68,6 @@ def _refusal(unknown: Sequence[str], value: str, wanted: Sequence[str], beside: 
     return words
 
 
-def _short(names: Sequence[str]) -> str:
-    text = ", ".join(names)
+def _short(names: Sequence[str], between: str = ", ") -> str:
+    text = between.join(names)
     return text if len(text) <= 80 else f"{text[:77]}..."
