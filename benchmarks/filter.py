@@ -1,7 +1,7 @@
 """Filters against what a bare pass over the same log costs. Each bar is a ratio measured in one run.
 
 python benchmarks/filter.py            all of them
-python benchmarks/filter.py dense csv individual cluster
+python benchmarks/filter.py dense folds csv individual cluster
 """
 
 from __future__ import annotations
@@ -67,6 +67,40 @@ def dense(folder: Path) -> None:
     if "VmHWM" in peak:
         beyond = int(peak["VmHWM"][1]) / 1024 - path.stat().st_size / 2**20
         verdict("largest resident memory beyond the mapped file", beyond, 300, " MB")
+
+
+FOLDS = ((100, 50_000), (4_096, 1_000), (65_536, 100), (1_000_000, 20))
+
+
+def folds(folder: Path) -> None:
+    """Dense float32 logs of four widths: ns an entry of the whole fold, in processor time."""
+    print("Folds of dense logs, ns an entry (bar 25): nobody dropped / half dropped / sampled / sampled, half dropped")
+    rng = np.random.default_rng(0)
+    for people, steps in FOLDS:
+        path = folder / "norms.npy"
+        array = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(steps, people))
+        for start in range(0, steps, 10):
+            array[start : start + 10] = np.minimum(rng.lognormal(-1, 0.6, (len(array[start : start + 10]), people)), 1)
+        del array
+        half = float(np.median(np.square(np.load(path, mmap_mode="r")[:, :2000], dtype=np.float64).sum(axis=0))) / 2
+        sampled = {"kind": "rdp", "noise_multiplier": 1.0, "clip": 1.0, "orders": (8.0,), "sample_rate": 0.01}
+        spent = carry_out(Request(**sampled, rhos=(1e9,)), str(path)).filter.spent
+        requests = (
+            Request(kind="gdp", sigma=1.0, clip=1.0, norm_budget=1e9),
+            Request(kind="gdp", sigma=1.0, clip=1.0, norm_budget=half),
+            Request(**sampled, rhos=(1e9,)),
+            Request(**sampled, rhos=(float(np.median(spent)) / 2,)),
+        )
+        found = []
+        for request in requests:
+            clock = []
+            for _ in range(2):
+                start = time.process_time()
+                carry_out(request, str(path))
+                clock.append(time.process_time() - start)
+            found.append(min(clock) / (people * steps) * 1e9)
+        words = " / ".join(f"{nanoseconds:.1f}" for nanoseconds in found)
+        print(f"  {people:,} × {steps:,}: {words}  {'ok' if max(found) <= 25 else 'MISSED'}")
 
 
 def csv(folder: Path) -> None:
@@ -193,7 +227,7 @@ def worker_peak(process: int) -> float:
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1000
 
 
-BENCHMARKS = {"dense": dense, "csv": csv, "individual": individual, "cluster": cluster}
+BENCHMARKS = {"dense": dense, "folds": folds, "csv": csv, "individual": individual, "cluster": cluster}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or BENCHMARKS:

@@ -9,14 +9,28 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dpcalc import conversions
 from dpcalc.arrays import Floats
+from dpcalc.conversions.bernoulli import RenyiRegion
+from dpcalc.conversions.ranges import expect
 from dpcalc.errors import InputError
 from dpcalc.guarantee import MuKind
+from dpcalc.numbers import NON_NEGATIVE, POSITIVE, RENYI_ORDER, Range
+
+# The square of a larger μ, and so ε, is beyond the range of doubles.
+_LARGEST_MU = 1e154
+
+
+def _times(value: float, factor: float, size: int) -> float:
+    """value × factor × size for a group of so many records."""
+    if size > 1e150 or not value * factor * size < 1e150:
+        raise InputError(f"groups of {size:.3g} records are too large: nothing finite holds for them", where="--group")
+    return value * factor * size
 
 
 class Notion(ABC):
@@ -78,14 +92,18 @@ class GaussianDP(Notion):
     exact = True
     mu_kind = "exact"
 
+    def __post_init__(self) -> None:
+        expect("mu", self.parameter, Range(low=0, high=_LARGEST_MU, low_open=True))
+
     def mu(self) -> float:
         return self.parameter
 
     def rho(self) -> float:
-        return self.parameter**2 / 2
+        return conversions.gdp_rho(self.parameter)
 
     def rdp(self, orders: Floats) -> Floats:
-        return orders * self.rho()
+        with np.errstate(over="ignore"):
+            return orders * self.rho()
 
     def epsilon(self, delta: float) -> float:
         return float(conversions.gdp_epsilon(self.parameter, delta))
@@ -97,7 +115,7 @@ class GaussianDP(Notion):
         return float(conversions.gdp_tradeoff(self.parameter, false_positive_rate))
 
     def group(self, size: int) -> GaussianDP:
-        return GaussianDP(parameter=size * self.parameter)
+        return GaussianDP(parameter=_times(self.parameter, 1.0, size))
 
     def spec(self) -> Mapping[str, Any]:
         return {"type": "gdp", "mu": self.parameter}
@@ -106,12 +124,16 @@ class GaussianDP(Notion):
 class _Renyi(Notion):
     """What the notions that bound a Rényi curve have in common."""
 
-    theorem = "RDP to (ε,δ): the best of Mironov (2017), Balle et al. (2020), Asoodeh et al. (2020) over real orders"
+    theorem = "RDP to (ε,δ): the Bernoulli pairs within it (exact at the orders given), and the best over real orders"
     exact = False
 
     @abstractmethod
     def largest_order(self) -> float:
         """Up to which order the curve is known."""
+
+    @abstractmethod
+    def region(self) -> RenyiRegion:
+        """The Bernoulli pairs that some of the orders allow."""
 
     def epsilon(self, delta: float) -> float:
         return conversions.rdp_curve_epsilon(self.rdp, delta, largest=self.largest_order())
@@ -120,17 +142,15 @@ class _Renyi(Notion):
         return conversions.rdp_curve_delta(self.rdp, epsilon, largest=self.largest_order())
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
-        orders = 1 + np.geomspace(1e-4, self.largest_order() - 1, 400)
-        rdps = self.rdp(orders)
-        # Hölder: P(S) ≤ (Q(S)·e^RDP)^((α−1)/α), and every (ε, δ) that is implied.
-        exponents = (orders - 1) / orders * (rdps + math.log(false_positive_rate))
-        preserved = np.exp(np.minimum(exponents, 0.0))
-        epsilons = np.geomspace(1e-3, 700, 400)
-        deltas = conversions.rdp_deltas(orders, rdps, epsilons[:, None]).min(axis=1)
-        steep = np.exp(epsilons) * false_positive_rate + deltas
-        flat = 1 - np.exp(-epsilons) * (1 - deltas - false_positive_rate)
-        total_variation = false_positive_rate + self.advantage()
-        return float(min(1.0, preserved.min(), steep.min(), flat.min(), total_variation))
+        shifted = false_positive_rate + self.advantage()
+        return min(self.region().true_positive_rate(false_positive_rate), shifted * (1 + 1e-15))
+
+    def advantage(self) -> float:
+        return self._advantage
+
+    @cached_property
+    def _advantage(self) -> float:
+        return min(self.region().delta(0.0), self.delta(0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,14 +163,23 @@ class ZeroConcentratedDP(_Renyi):
     def rho(self) -> float:
         return self.parameter
 
+    def __post_init__(self) -> None:
+        expect("rho", self.parameter, POSITIVE)
+
     def largest_order(self) -> float:
         return 1e12
 
+    def region(self) -> RenyiRegion:
+        """The Kullback–Leibler divergence is at most ρ too, and decides where errors of both kinds are alike."""
+        orders = np.append(1.0, 1 + np.geomspace(0.03, 300.0, 18) * min(1.0, 10 / math.sqrt(self.parameter)))
+        return RenyiRegion(orders, orders * self.parameter)
+
     def rdp(self, orders: Floats) -> Floats:
-        return orders * self.parameter
+        with np.errstate(over="ignore"):
+            return orders * self.parameter
 
     def group(self, size: int) -> ZeroConcentratedDP:
-        return ZeroConcentratedDP(parameter=size**2 * self.parameter)
+        return ZeroConcentratedDP(parameter=_times(self.parameter, size, size))
 
     def spec(self) -> Mapping[str, Any]:
         return {"type": "zcdp", "rho": self.parameter}
@@ -167,8 +196,26 @@ class RenyiDP(_Renyi):
     epsilons: tuple[float, ...]
     name = "RDP"
 
+    def __post_init__(self) -> None:
+        expect("orders", self.orders, RENYI_ORDER)
+        expect("epsilons", self.epsilons, NON_NEGATIVE)
+        if not self.orders or len(self.orders) != len(self.epsilons):
+            raise InputError(
+                f"Expected as many epsilons ({len(self.epsilons)}) as orders ({len(self.orders)}), at least one."
+            )
+
     def largest_order(self) -> float:
         return max(self.orders)
+
+    def region(self) -> RenyiRegion:
+        # Divergences grow with the order, so that the bound of a very large order holds at a smaller one too.
+        return RenyiRegion(np.minimum(self.orders, 1e6), np.maximum(self.epsilons, 1e-200))
+
+    def epsilon(self, delta: float) -> float:
+        return min(super().epsilon(delta), self.region().epsilon(delta))
+
+    def delta(self, epsilon: float) -> float:
+        return min(super().delta(epsilon), self.region().delta(epsilon))
 
     def rdp(self, orders: Floats) -> Floats:
         curve, _ = conversions.rdp_between(self.orders, self.epsilons)
@@ -176,12 +223,14 @@ class RenyiDP(_Renyi):
 
     def group(self, size: int) -> RenyiDP:
         """Mironov (2017), Proposition 2: 2^c records are (α/2^c, 3^c·ε)-RDP for α ≥ 2^(c+1)."""
-        doublings = math.ceil(math.log2(size))
+        doublings = (size - 1).bit_length()
         kept = [
             (a / 2**doublings, 3**doublings * e)
             for a, e in zip(self.orders, self.epsilons, strict=True)
             if a >= 2 ** (doublings + 1)
         ]
+        if doublings > 100:
+            raise InputError(f"groups of {size:.3g} records are too large: nothing holds for them", where="--group")
         if not kept:
             raise InputError(
                 f"expected an RDP order of at least {2 ** (doublings + 1)} for groups of {size}, "
@@ -208,6 +257,10 @@ class ApproximateDP(Notion):
     exact = True
     mu_kind = "upper"
 
+    def __post_init__(self) -> None:
+        expect("epsilon", self.at_epsilon, NON_NEGATIVE)
+        expect("delta", self.at_delta, Range(low=0, high=1, high_open=True))
+
     def mu(self) -> float | None:
         return None if self.at_delta else conversions.pure_dp_mu(self.at_epsilon)
 
@@ -230,6 +283,7 @@ class ApproximateDP(Notion):
         return conversions.dp_true_positive_rate(self.at_epsilon, self.at_delta, false_positive_rate)
 
     def group(self, size: int) -> ApproximateDP:
+        _times(self.at_epsilon, 1.0, size)
         epsilon, delta = conversions.group_dp(self.at_epsilon, self.at_delta, size)
         if delta >= 1:
             raise InputError(f"groups of {size} have δ = 1: (ε,δ)-DP does not protect them at all", where="--group")

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 
 @dataclass(frozen=True)
@@ -80,3 +84,21 @@ def parse_whole(text: str, allowed: Range = AT_LEAST_ONE) -> int:
     if value != int(value):
         raise ValueError(f"expected a whole number, got {text}")
     return int(value)
+
+
+def exact(value: float | Fraction) -> Fraction:
+    """The number that was meant: a short decimal as it is written, else the simple fraction that rounds to it."""
+    from fractions import Fraction
+
+    if isinstance(value, Fraction):
+        return value
+    written = Fraction(repr(value))
+    if len(repr(value).partition("e")[0].replace(".", "").strip("-0")) < 16:
+        return written
+    simple = written.limit_denominator(10**6)
+    return simple if float(simple) == value else written
+
+
+def steps_of_epochs(epochs: float | Fraction, records: float | Fraction, batch_size: float | Fraction) -> int:
+    """The steps of so many epochs, rounded up, from the numbers as they are written: 1.1 epochs of 200 are 220."""
+    return math.ceil(exact(epochs) * exact(records) / exact(batch_size))

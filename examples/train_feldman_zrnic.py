@@ -20,6 +20,7 @@ import numpy as np
 
 from dpcalc.training.data import Dataset, load
 from dpcalc.training.loop import Trainer
+from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account
 from dpcalc.training.settings import Settings
 
@@ -80,7 +81,7 @@ def main() -> None:
                 for values, value in zip((plain, filtered, active), found, strict=True):
                     values.append(value)
             chosen = settings(epsilon, setting, 0)
-            ours = account(chosen, len(data), delta=1e-5).guarantee.epsilon
+            ours = account(Plan(settings=chosen, records=len(data), delta=1e-5)).guarantee.epsilon
             paper = PAPER[epsilon, setting]
             print(
                 f"| {epsilon} | {setting} | {chosen.steps} + {EXTRA} | {paper[0]} | {_mean(plain)} | {paper[1]} "
@@ -96,7 +97,7 @@ def normalised(data: Dataset) -> Dataset:
 
 def one_run(data: Dataset, chosen: Settings) -> tuple[float, float, int]:
     """Test accuracy when plain training stops and when the filter does, and how many records are then active."""
-    trainer = Trainer(chosen, data, delta=1e-5)
+    trainer = Trainer(Plan(settings=chosen, records=len(data), delta=1e-5), data)
     start, before = time.monotonic(), 0.0
     while trainer.step < trainer.total_steps:
         trainer.advance()

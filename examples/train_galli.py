@@ -20,6 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpcalc.training.data import load
+from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account_search, calibrated
 from dpcalc.training.run import configurations, search, winner
 from dpcalc.training.settings import Settings
@@ -92,17 +93,19 @@ def main() -> None:
     for epsilon in arguments.epsilons:
         for method in arguments.methods:
             start = time.monotonic()
-            every = configurations(settings(method, arguments), grid(method, arguments.granularity))
-            noise = calibrated([each for _, each in every], len(data), epsilon=epsilon, delta=1e-5)
-            every = [(changes, replace(each, noise_multiplier=noise)) for changes, each in every]
-            spent = account_search([each for _, each in every], len(data), delta=1e-5).guarantee.epsilon
+            plan = Plan(settings=settings(method, arguments), records=len(data), delta=1e-5)
+            every = configurations(plan, grid(method, arguments.granularity))
+            noise = calibrated([each for _, each in every], epsilon=epsilon)
+            every = [(changes, each.with_noise(noise)) for changes, each in every]
+            spent = account_search([each for _, each in every]).guarantee.epsilon
             assert spent is not None
             assert spent <= epsilon
             runs = len(every)
             if arguments.best:
                 changes = BEST[method][EPSILONS.index(epsilon)]
-                every = [(changes, every[0][1].with_changes(changes))]
-            best = winner(search(every, data, delta=1e-5, observe=lambda _: None))
+                first = every[0][1]
+                every = [(changes, replace(first, settings=first.settings.with_changes(changes)))]
+            best = winner(search(every, data, observe=lambda _: None))
             chosen = ", ".join(f"{name} = {value:.4g}" for name, value in best.changes.items())
             known = PAPER.get(arguments.granularity, {}).get(method)
             paper = known[EPSILONS.index(epsilon)] if known and epsilon in EPSILONS else "–"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 from importlib import import_module
 from typing import Any
 
@@ -23,6 +25,7 @@ COMMANDS = {
     "sgd-bound": "ε when only the last iterate of a convex run is released",
     "exp-mech": "ε of the exponential mechanism and of Langevin sampling",
     "train": "train a model privately and say what it cost",
+    "verify": "recompute results by code that shares nothing with the engine",
 }
 
 INTERRUPTED = 130
@@ -63,7 +66,10 @@ class LazyGroup(TyperGroup):
     def get_help(self, _ctx: Any) -> str:
         wide = max(map(len, COMMANDS))
         lines = "\n".join(f"  {name:{wide}}  {line}" for name, line in COMMANDS.items())
-        return streams.spelt(_HELP.format(commands=lines).rstrip())
+        text = _HELP.format(commands=lines).rstrip()
+        room = shutil.get_terminal_size().columns
+        fitted = (textwrap.fill(line, room, subsequent_indent=" " * (wide + 4)) for line in text.splitlines())
+        return streams.spelt("\n".join(fitted))
 
 
 # Plain help at the top: `dpcalc --help` must not wait for Rich. Each command has its own, drawn by Rich.
@@ -135,7 +141,7 @@ def _usage_message(error: typer.TyperException) -> str:
         streams.tell(context.get_help() + "\n")
         return "a command is needed"
     hint = f" (see {context.command_path} --help)" if context is not None else ""
-    return " ".join(error.format_message().split()).rstrip(".") + hint
+    return " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".") + hint
 
 
 def _report(message: str, code: int, arguments: list[str], where: str | None = None) -> int:

@@ -101,8 +101,9 @@ def train(
         float | None, number("--feature-clip", help="Largest norm of a record's features.", panel=_DATA)
     ] = None,
     algorithm: Annotated[
-        AlgorithmChoice, typer.Option(help="Full batch, cyclic or stochastic.", rich_help_panel=_METHOD)
-    ] = AlgorithmChoice.sgd,
+        AlgorithmChoice | None,
+        typer.Option(help="Full batch, cyclic or stochastic; sgd, or gd with --filter gdp.", rich_help_panel=_METHOD),
+    ] = None,
     filter_: Annotated[
         FilterChoice, typer.Option("--filter", help="Individual privacy filter.", rich_help_panel=_METHOD)
     ] = FilterChoice.none,
@@ -122,12 +123,14 @@ def train(
     optimizer: Annotated[
         OptimizerChoice, typer.Option(help="Descent, or Adam scaled by the noise.", rich_help_panel=_METHOD)
     ] = OptimizerChoice.sgd,
-    lr: Annotated[float | None, number("--lr", help="Learning rate; 1, or 1e-3 for adam-wosm.", panel=_NUMBERS)] = None,
+    lr: Annotated[float | None, number("--lr", help="Learning rate; 1, gd 3, adam-wosm 1e-3.", panel=_NUMBERS)] = None,
     momentum: Annotated[
         float, number("--momentum", help="Of sgd.", allowed=Range(low=0, high=1, high_open=True), panel=_NUMBERS)
     ] = 0.0,
     clip: Annotated[float, number("--clip", help="Largest gradient norm, or the first.", panel=_NUMBERS)] = 1.0,
-    epochs: Annotated[float | None, number("--epochs", help="Passes over the data; 10.", panel=_NUMBERS)] = None,
+    epochs: Annotated[
+        float | None, number("--epochs", help="Passes over the data; 10, gd 100.", panel=_NUMBERS)
+    ] = None,
     steps: Annotated[int | None, whole("--steps", help="Steps, instead of epochs.", panel=_NUMBERS)] = None,
     batch_size: Annotated[int, whole("--batch-size", help="Records in a batch.", panel=_NUMBERS)] = 512,
     regularization: Annotated[
@@ -178,7 +181,7 @@ def train(
         model=model.value,
         hidden=None if hidden is None else hidden.layers,
         feature_clip=feature_clip,
-        algorithm=algorithm.value,
+        algorithm=None if algorithm is None else algorithm.value,
         filter=filter_.value,
         filter_mode=filter_mode.value,
         extra_steps=extra_steps,
@@ -210,4 +213,6 @@ def _settings(**given: Any) -> Settings:
 
     if given["epochs"] is not None and given["steps"] is not None:
         raise InputError("expected --epochs or --steps, got both")
+    if given["algorithm"] is None and given["filter"] == "gdp":
+        given["algorithm"] = "gd"
     return Settings(**{name: value for name, value in given.items() if value is not None})

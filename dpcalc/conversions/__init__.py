@@ -1,11 +1,13 @@
 """Exact or best known conversions between notions of privacy. Every bound is an upper bound, rounded up."""
 
-from dpcalc.conversions.gaussian import gdp_delta, gdp_epsilon, gdp_mu, gdp_tradeoff
+from dpcalc.conversions.gaussian import gdp_delta, gdp_epsilon, gdp_mu, gdp_rho, gdp_tradeoff
 from dpcalc.conversions.pure import (
     dp_delta,
     dp_epsilon,
     dp_true_positive_rate,
     group_dp,
+    laplace_mu,
+    laplace_rho,
     pure_dp_mu,
     pure_dp_rdp,
     pure_dp_rho,
@@ -30,8 +32,11 @@ __all__ = [
     "gdp_delta",
     "gdp_epsilon",
     "gdp_mu",
+    "gdp_rho",
     "gdp_tradeoff",
     "group_dp",
+    "laplace_mu",
+    "laplace_rho",
     "pure_dp_mu",
     "pure_dp_rdp",
     "pure_dp_rho",

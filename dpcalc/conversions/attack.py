@@ -18,7 +18,7 @@ _ROUNDING = 1e-15
 _BALANCE = 0.02
 _CLOSE = 0.01
 _REFINEMENTS = 6
-_THIRDS = 9
+_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def risk_from_curve(
@@ -48,18 +48,33 @@ def risk_from_curve(
 
 def least_true_positive_rate(delta_at: Callable[[float], float], false_positive_rate: float) -> float:
     """An upper bound on the TPR at an FPR, by a search along a certified curve δ(ε); any point of it is a bound."""
-    low, high = 0.0, -math.log(false_positive_rate)
-    known: dict[float, float] = {}
+    rate = false_positive_rate
+    known = {0.0: delta_at(0.0)}
 
-    def bound(epsilon: float) -> float:
+    def steep(epsilon: float) -> float:
         if epsilon not in known:
-            known[epsilon] = true_positive_rate(epsilon, delta_at(epsilon), false_positive_rate)
-        return known[epsilon]
+            known[epsilon] = delta_at(epsilon)
+        return math.exp(epsilon) * rate + known[epsilon]
 
-    for _ in range(_THIRDS):  # H(t) + tx is convex in t: the better of two inner points says which side to leave
-        left, right = low + (high - low) * 0.382, low + (high - low) * 0.618
-        low, high = (low, right) if bound(left) <= bound(right) else (left, high)
-    return min(known.values())
+    def flat(epsilon: float) -> float:
+        steep(epsilon)
+        return -math.exp(-epsilon) * (1 - known[epsilon] - rate)
+
+    best = _narrowed(steep, 0.0, -math.log(rate), 12)
+    if steep(best) > 0.5:
+        _narrowed(flat, 0.0, -math.log(rate), 8)
+    return min(true_positive_rate(epsilon, delta, rate) for epsilon, delta in known.items())
+
+
+def _narrowed(function: Callable[[float], float], low: float, high: float, times: int) -> float:
+    """Where a function with one valley is small: the better of two inner points says which side to leave."""
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    for _ in range(times):
+        if function(left) <= function(right):
+            high, left, right = right, right - _GOLDEN * (right - low), left
+        else:
+            low, left, right = left, right, left + _GOLDEN * (high - left)
+    return min(left, right, key=function)
 
 
 def _best_rate(delta_at: Callable[[float], float], curve: dict[float, float], rate: float) -> float:

@@ -7,6 +7,7 @@ overflows, and for small μ the difference is the integral of −R′ = 1 − xR
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from numpy.typing import ArrayLike
 from scipy.special import erfcx, ndtr, ndtri
 
 from dpcalc.arrays import Floats
-from dpcalc.numbers import SMALLEST
+from dpcalc.conversions.ranges import expect
+from dpcalc.numbers import NON_NEGATIVE, PROBABILITY, SMALLEST, Range
 
 # Above this μ the Mills ratios at a and b differ enough to be subtracted.
 _SMALL_MU = 0.5
@@ -25,8 +27,8 @@ _EPSILON_ROUNDING = 2e-13
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _LOG_SQRT_2PI = 0.5 * np.log(2 * np.pi)
 
-# Beyond this, μ² is not a number any more: no ε can be vouched for.
-_MU_OVERFLOW = 1e150
+# Above this μ, ε is μ²/2 to all digits of a double.
+_LARGE_MU = 1e50
 
 
 def _mills(x: Floats) -> Floats:
@@ -46,20 +48,21 @@ def _minus_mills_slope(x: Floats) -> Floats:
 
 def _log_profile(mu: Floats, epsilon: Floats) -> tuple[Floats, Floats]:
     """log δ(ε), and its derivative in ε, for arrays of one shape with μ > 0 and ε ≥ 0."""
-    a = epsilon / mu - mu / 2
-    b = a + mu
-    log_phi = -0.5 * a * a - _LOG_SQRT_2PI
-    mills_b = _mills(b)
-    small = mu < _SMALL_MU
-    half = np.where(small, mu / 2, 0.0)[..., None]
-    middle = np.where(small, a + mu / 2, 0.0)[..., None]
-    integral = (half * _WEIGHTS * _minus_mills_slope(middle + half * _NODES)).sum(-1)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+        a = epsilon / mu - mu / 2
+        b = a + mu
+        log_phi = -0.5 * a * a - _LOG_SQRT_2PI
+        mills_b = _mills(b)
+        small = mu < _SMALL_MU
+        half = np.where(small, mu / 2, 0.0)[..., None]
+        middle = np.where(small, a + mu / 2, 0.0)[..., None]
+        integral = (half * _WEIGHTS * _minus_mills_slope(middle + half * _NODES)).sum(-1)
         difference = np.where(small, integral, _mills(a) - mills_b)
         left = ndtr(-a) - np.exp(log_phi) * mills_b
         log_delta = np.where((a < 0) & ~small, np.log(left), log_phi + np.log(difference))
         slope = -np.exp(log_phi + np.log(mills_b) - log_delta)
-    return log_delta, slope
+    # Where φ(a) is below the range of doubles so is δ, or a is far to the left and δ is one.
+    return np.where(np.isnan(log_delta), np.where(a < 0, 0.0, -np.inf), log_delta), slope
 
 
 def _as_arrays(*values: ArrayLike) -> list[Floats]:
@@ -72,11 +75,12 @@ def _like_input(value: Floats) -> Any:
 
 def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Any:
     """Upper bound on δ at ε of a μ-GDP mechanism, above the exact value by less than 1e-12 of it."""
+    expect("mu", mu, NON_NEGATIVE)
+    expect("epsilon", epsilon, NON_NEGATIVE)
     mus, epsilons = _as_arrays(mu, epsilon)
-    positive, huge = mus > 0, ~(mus <= _MU_OVERFLOW)
-    log_delta, _ = _log_profile(np.where(positive & ~huge, mus, 1.0), epsilons)
-    delta = np.clip(np.exp(log_delta) * (1 + _DELTA_ROUNDING), np.where(np.isinf(epsilons), 0.0, SMALLEST), 1.0)
-    return _like_input(np.where(huge, 1.0, np.where(positive, delta, 0.0)))
+    log_delta, _ = _log_profile(np.where(mus > 0, mus, 1.0), epsilons)
+    delta = np.clip(np.exp(log_delta) * (1 + _DELTA_ROUNDING), SMALLEST, 1.0)
+    return _like_input(np.where(mus > 0, delta, 0.0))
 
 
 def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Any:
@@ -84,9 +88,11 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Any:
 
     log δ is concave in ε (a convolution of log-concave functions), so Newton's method from the right stays right.
     """
-    mus, deltas = _as_arrays(mu, delta)
-    positive, huge = mus > 0, ~(mus <= _MU_OVERFLOW)
-    mus = np.where(positive & ~huge, mus, 1.0)
+    expect("mu", mu, NON_NEGATIVE)
+    expect("delta", delta, PROBABILITY)
+    given, deltas = _as_arrays(mu, delta)
+    positive, large = given > 0, given > _LARGE_MU
+    mus = np.where(positive & ~large, given, 1.0)
     target = np.log(deltas)
     at_zero, _ = _log_profile(mus, np.zeros_like(mus))
     epsilon = mus * mus / 2 + mus * np.sqrt(np.maximum(-2 * target, 0.0))
@@ -101,11 +107,15 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Any:
             break
     _, slope = _log_profile(mus, epsilon)
     epsilon = epsilon * (1 + _EPSILON_ROUNDING) + _DELTA_ROUNDING / np.abs(slope)
-    return _like_input(np.where(huge, np.inf, np.where(positive & (target < at_zero), epsilon, 0.0)))
+    with np.errstate(over="ignore"):
+        beyond = given * (given / 2) * (1 + _EPSILON_ROUNDING)
+    return _like_input(np.where(large, beyond, np.where(positive & (target < at_zero), epsilon, 0.0)))
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
     """The largest μ, rounded down, such that every μ-GDP mechanism is (ε,δ)-DP."""
+    expect("epsilon", epsilon, NON_NEGATIVE)
+    expect("delta", delta, PROBABILITY)
     low, high = 1e-150, 1e150
     while high > low * (1 + 1e-15):
         middle = float(np.sqrt(low) * np.sqrt(high))
@@ -118,7 +128,14 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     return low
 
 
+def gdp_rho(mu: float) -> float:
+    """The ρ of ρ-zCDP, rounded up, that μ-GDP implies: μ²/2, the Rényi divergence of the Gaussian over its order."""
+    return math.nextafter(mu * mu / 2, math.inf)
+
+
 def gdp_tradeoff(mu: float, false_positive_rate: ArrayLike) -> Any:
-    """The largest true positive rate of any attack at a false positive rate: 1 − Φ(Φ⁻¹(1−x) − μ)."""
+    """Upper bound on the true positive rate of any attack at a false positive rate: 1 − Φ(Φ⁻¹(1−x) − μ)."""
+    expect("mu", mu, NON_NEGATIVE)
+    expect("false_positive_rate", false_positive_rate, Range(low=0, high=1))
     (rates,) = _as_arrays(false_positive_rate)
-    return _like_input(np.asarray(ndtr(ndtri(rates) + mu)))
+    return _like_input(np.minimum(ndtr(ndtri(rates) + mu) * (1 + _DELTA_ROUNDING), 1.0))

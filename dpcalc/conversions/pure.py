@@ -11,14 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpcalc.arrays import Floats
+from dpcalc.conversions.ranges import expect
+from dpcalc.numbers import AT_LEAST_ONE, NON_NEGATIVE, RENYI_ORDER, Range
 
 _ROUNDING = 1e-14
+UNIT = Range(low=0, high=1)
 
 
 def pure_dp_mu(epsilon: float) -> float:
     """The smallest μ, rounded up, such that every ε-DP mechanism is μ-GDP: −2Φ⁻¹(1/(1+e^ε)) (Bok et al., §D.4)."""
     from scipy.special import ndtri_exp
 
+    expect("epsilon", epsilon, NON_NEGATIVE)
     if epsilon < 1e-3:  # Φ⁻¹ near ½ cancels: Φ(μ/2) − ½ = ½·tanh(ε/2), inverted by its series
         from scipy.special import erfinv
 
@@ -28,6 +32,8 @@ def pure_dp_mu(epsilon: float) -> float:
 
 def pure_dp_rdp(epsilons: ArrayLike, orders: ArrayLike) -> Floats:
     """Upper bounds on the RDP of every ε-DP mechanism: log(cosh((α−½)ε)/cosh(ε/2))/(α−1), without cancellation."""
+    expect("epsilon", epsilons, NON_NEGATIVE)
+    expect("orders", orders, RENYI_ORDER)
     alpha, epsilon = np.asarray(orders, dtype=np.float64), np.asarray(epsilons, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         product = np.sinh(alpha * epsilon / 2) * np.sinh((alpha - 1) * epsilon / 2) / np.cosh(epsilon / 2)
@@ -46,8 +52,31 @@ def pure_dp_rho(epsilon: float) -> float:
     return epsilon * math.tanh(epsilon / 2) * (1 + _ROUNDING)
 
 
+def laplace_mu(epsilon: float) -> float:
+    """The smallest μ, rounded up, such that the Laplace mechanism of this ε is μ-GDP: −2Φ⁻¹(½e^{−ε/2}).
+
+    On the middle branch of its trade-off curve, TPR = 1 − e^{−ε}/(4x), and log-convexity of Φ⁻¹(e^u) makes the middle
+    the worst point; on the outer branches μ grows up to their ends.
+    """
+    from scipy.special import erfinv, ndtri_exp
+
+    if epsilon < 1:
+        return float(2 * math.sqrt(2) * erfinv(-math.expm1(-epsilon / 2))) * (1 + _ROUNDING)
+    return float(-2 * ndtri_exp(-math.log(2) - epsilon / 2)) * (1 + 1e-12)
+
+
+def laplace_rho(epsilon: float) -> float:
+    """The smallest ρ, rounded up, such that the Laplace mechanism of this ε is ρ-zCDP: ε + e^{−ε} − 1, as α → 1."""
+    if epsilon < 0.01:  # the sum cancels
+        rest = 1 - epsilon / 3 * (1 - epsilon / 4 * (1 - epsilon / 5 * (1 - epsilon / 6)))
+        return epsilon * epsilon / 2 * rest * (1 + _ROUNDING)
+    return (epsilon + math.expm1(-epsilon)) * (1 + 1e-12)
+
+
 def dp_delta(epsilon: float, delta: float, at: float) -> float:
     """Upper bound on δ at another ε of an (ε,δ)-DP mechanism: exact for the worst one."""
+    _expect_guarantee(epsilon, delta)
+    expect("at", at, NON_NEGATIVE)
     if at >= epsilon:
         return delta
     # (e^ε − e^at)/(1 + e^ε), written without overflow
@@ -57,6 +86,8 @@ def dp_delta(epsilon: float, delta: float, at: float) -> float:
 
 def dp_epsilon(epsilon: float, delta: float, at: float) -> float:
     """Upper bound on ε at another δ of an (ε,δ)-DP mechanism; infinity for a δ smaller than its own."""
+    _expect_guarantee(epsilon, delta)
+    expect("at", at, UNIT)
     if at < delta:
         return math.inf
     share = (at - delta) / (1 - delta)
@@ -69,6 +100,8 @@ def dp_epsilon(epsilon: float, delta: float, at: float) -> float:
 
 def group_dp(epsilon: float, delta: float, size: int) -> tuple[float, float]:
     """(ε,δ) for groups of so many records: (kε, δ·(1 + e^ε + … + e^((k−1)ε))) (Dwork, Roth, Theorem 2.2)."""
+    _expect_guarantee(epsilon, delta)
+    expect("size", size, AT_LEAST_ONE)
     total = size * epsilon
     if delta == 0:
         return total, 0.0
@@ -81,6 +114,13 @@ def group_dp(epsilon: float, delta: float, size: int) -> tuple[float, float]:
 
 def dp_true_positive_rate(epsilon: float, delta: float, false_positive_rate: float) -> float:
     """The largest true positive rate of an attack on an (ε,δ)-DP mechanism at a false positive rate."""
-    steep = math.exp(min(epsilon, 700.0)) * false_positive_rate + delta
-    flat = 1 - math.exp(-epsilon) * (1 - delta - false_positive_rate)
-    return min(1.0, steep, flat)
+    _expect_guarantee(epsilon, delta)
+    expect("false_positive_rate", false_positive_rate, UNIT)
+    steep = (math.exp(min(epsilon, 700.0)) * false_positive_rate + delta) * (1 + _ROUNDING)
+    flat = 1 - math.exp(-epsilon) * (1 - delta - false_positive_rate) * (1 - _ROUNDING)
+    return min(1.0, steep, flat + _ROUNDING)
+
+
+def _expect_guarantee(epsilon: float, delta: float) -> None:
+    expect("epsilon", epsilon, NON_NEGATIVE)
+    expect("delta", delta, UNIT)

@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpcalc.arrays import Floats
-from dpcalc.numbers import SMALLEST
+from dpcalc.conversions.ranges import expect
+from dpcalc.convex import convex_minorant
+from dpcalc.numbers import NON_NEGATIVE, PROBABILITY, RENYI_ORDER, SMALLEST
 
 Curve = Callable[[Floats], Floats]
 
@@ -59,20 +61,31 @@ def rdp_deltas(orders: ArrayLike, rdps: ArrayLike, epsilon: ArrayLike) -> Floats
         logs = np.stack([gap, canonne, asoodeh])
         best = np.min(np.where(np.isnan(logs), np.inf, logs), axis=0)
         best = best + _ROUNDING * (1 + (alpha - 1) * (rho + epsilon) + np.log(alpha))
+        best = np.where(np.isnan(best), np.inf, best)
         deltas = np.minimum(np.maximum(np.exp(best), SMALLEST), _total_variation(rho))
     return np.where(np.isfinite(rho), np.minimum(deltas, 1.0), 1.0)
 
 
 def rdp_epsilon(orders: ArrayLike, rdps: ArrayLike, delta: float) -> float:
     """Upper bound on ε at δ from RDP known at some orders, using every order below the largest that they imply."""
+    _expect_curve(orders, rdps)
+    expect("delta", delta, PROBABILITY)
     curve, largest = rdp_between(orders, rdps)
     return rdp_curve_epsilon(curve, delta, largest=largest, also=np.asarray(orders, dtype=np.float64))
 
 
 def rdp_delta(orders: ArrayLike, rdps: ArrayLike, epsilon: float) -> float:
     """Upper bound on δ at ε from RDP known at some orders."""
+    _expect_curve(orders, rdps)
+    expect("epsilon", epsilon, NON_NEGATIVE)
     curve, largest = rdp_between(orders, rdps)
     return rdp_curve_delta(curve, epsilon, largest=largest, also=np.asarray(orders, dtype=np.float64))
+
+
+def _expect_curve(orders: ArrayLike, rdps: ArrayLike) -> None:
+    expect("orders", orders, RENYI_ORDER)
+    known = np.asarray(rdps, dtype=np.float64)
+    expect("rdps", known[~np.isposinf(known)], NON_NEGATIVE)  # infinite where nothing is known
 
 
 def rdp_between(orders: ArrayLike, rdps: ArrayLike) -> tuple[Curve, float]:
@@ -81,24 +94,20 @@ def rdp_between(orders: ArrayLike, rdps: ArrayLike) -> tuple[Curve, float]:
     A convex function lies below its chords, so the lower hull of the known points and (1, 0) is an upper bound.
     """
     alpha, rho = np.asarray(orders, dtype=np.float64), np.asarray(rdps, dtype=np.float64)
-    points = sorted((float(a), float((a - 1) * r)) for a, r in zip(alpha, rho, strict=True) if np.isfinite(r))
-    hull: list[tuple[float, float]] = [(1.0, 0.0)]
-    for point in points:
-        while len(hull) > 1 and _is_above_chord(hull[-2], hull[-1], point):
-            hull.pop()
-        hull.append(point)
-    xs, ys = (np.array(values) for values in zip(*hull, strict=True))
+    order = np.lexsort((rho, alpha))
+    known = order[np.isfinite(rho[order])]
+    xs = np.append(1.0, alpha[known])
+    ys = np.append(0.0, (alpha[known] - 1) * rho[known])
+    first = np.append(True, np.diff(xs) > 0)  # of one order given twice, the smaller bound
+    xs, ys = xs[first], ys[first]
+    corners = convex_minorant(xs, ys)
+    xs, ys = xs[corners], ys[corners]
 
     def curve(at: Floats) -> Floats:
         inside = at <= xs[-1] * (1 + 1e-15)
         return np.where(inside, np.interp(at, xs, ys) / (at - 1), np.inf)
 
     return curve, float(xs[-1])
-
-
-def _is_above_chord(left: tuple[float, float], point: tuple[float, float], right: tuple[float, float]) -> bool:
-    across, rise = right[0] - left[0], right[1] - left[1]
-    return (point[1] - left[1]) * across >= rise * (point[0] - left[0])
 
 
 def rdp_curve_epsilon(curve: Curve, delta: float, *, largest: float = 1e12, also: Floats | None = None) -> float:
@@ -132,17 +141,28 @@ def _smallest(bound: Curve, largest: float, also: Floats | None) -> float:
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Upper bound on ε at δ of a ρ-zCDP mechanism; at most Bun–Steinke's ρ + 2√(ρ log(1/δ))."""
+    expect("rho", rho, NON_NEGATIVE)
+    expect("delta", delta, PROBABILITY)
     bun_steinke = rho + 2 * np.sqrt(rho * log(1 / delta))
-    return min(rdp_curve_epsilon(lambda alpha: alpha * rho, delta), float(bun_steinke) * (1 + _ROUNDING))
+    return min(rdp_curve_epsilon(lambda alpha: _times(alpha, rho), delta), float(bun_steinke) * (1 + _ROUNDING))
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
     """Upper bound on δ at ε of a ρ-zCDP mechanism."""
-    return rdp_curve_delta(lambda alpha: alpha * rho, epsilon)
+    expect("rho", rho, NON_NEGATIVE)
+    expect("epsilon", epsilon, NON_NEGATIVE)
+    return rdp_curve_delta(lambda alpha: _times(alpha, rho), epsilon)
+
+
+def _times(alpha: Floats, rho: float) -> Floats:
+    with np.errstate(over="ignore"):
+        return alpha * rho
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest ρ, rounded down, such that this module's bound makes every ρ-zCDP mechanism (ε,δ)-DP."""
+    expect("epsilon", epsilon, NON_NEGATIVE)
+    expect("delta", delta, PROBABILITY)
     low, high = 1e-300, 1e300
     while high > low * (1 + 1e-12):
         middle = float(np.sqrt(low) * np.sqrt(high))

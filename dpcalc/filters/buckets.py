@@ -1,8 +1,9 @@
 """A record's norms under Poisson sampling, kept as integer counts in buckets: whatever they come to is never less.
 
-One step is P = (1−q)N(0,1) + qN(m,1) against Q = N(0,1) with m = norm/σ. H_m(t) = sup(P − tQ) is q times a Black–Scholes
-call of volatility m and strike (t−1+q)/q (1−t for t ≤ 1−q). Its second derivative in m over its first is d₁d₂/m ≥ −m/4,
-so for every t it is convex in s(m) = 2Φ(m/2) − 1. Between neighbouring edges a ≤ m ≤ b, with s(m) = (1−w)s(a) + w·s(b),
+One step is P = (1−q)N(0,1) + qN(m,1) against Q = N(0,1) with m = norm/σ. H_m(t) = sup(P − tQ) is q times a
+Black–Scholes call of volatility m and strike (t−1+q)/q (1−t for t ≤ 1−q). Its second derivative in m over its first is
+d₁d₂/m ≥ −m/4, so for every t it is convex in s(m) = 2Φ(m/2) − 1. Between neighbouring edges a ≤ m ≤ b, with
+s(m) = (1−w)s(a) + w·s(b),
 
     H_m ≤ (1−w)H_a + w·H_b:
 
@@ -28,11 +29,12 @@ from dpcalc.errors import InputError
 UNIT = 256
 WIDEST = 8.0  # edges end here; what is beyond lies between this one and ∞
 # Edges are 6 % apart for small m and closer where ε rises steeply with m, 14 octaves down from the largest.
-_SPACING, _BEND, _BENT_TO, _SPAN = 0.06, 6.0, 4.0, 2.0**-14
+_SPACING, _BEND, _BENT_TO, _SPAN = 0.06, 8.0, 4.0, 2.0**-14
 _ROUNDED_BITS = 12  # of a float32: what is left tells norms apart to 0.05 %
 _SMALLEST_CODE = 1
 _TILE = 32_768
-_STRIP = 4096
+_STRIP = 512
+_TOGETHER = 32  # steps that wait to be counted together
 _NARROW, _WIDE = (np.uint32, 20), (np.uint64, 32)  # how a bucket is packed: type, and where the number of steps begins
 LARGEST_STEPS = 2**24 - 1
 _ABOVE = 1 + 2.0**-50
@@ -104,11 +106,13 @@ class Buckets:
         single = norms.astype(np.float32)
         if norms.dtype != np.float32:
             np.nextafter(single, np.float32(np.inf), out=single, where=single < norms)
+        positive = single > 0
         codes = single.view(np.int32)
         codes += np.int32(2**_ROUNDED_BITS - 1)
         codes >>= _ROUNDED_BITS
         codes -= np.int32(self._first - 1)
-        return np.clip(codes, 0, self._last - self._first + 1, out=codes)
+        np.minimum(codes, self._last - self._first + 1, out=codes)
+        return np.maximum(codes, positive, out=codes)  # only 0 is nothing
 
     @cached_property
     def ends(self) -> Floats:
@@ -148,64 +152,85 @@ class NormCounts:
         if not 0 < sampling_rate <= 1:
             raise InputError(f"expected a sampling rate in (0, 1], got {sampling_rate}")
         self.buckets, self.sampling_rate = buckets, sampling_rate
-        self.packed: NDArray[Any] = np.zeros((individuals, buckets.width), dtype=_NARROW[0])
+        self.individuals = individuals
+        self._type: Any = _NARROW[0]
+        self._shift = _NARROW[1]
+        self._packed: NDArray[Any] = np.zeros((0, buckets.width), dtype=self._type)
+        self._waiting: list[NDArray[np.int32]] = []
         self.steps = 0  # at least the number of steps of anybody
 
     @property
-    def individuals(self) -> int:
-        """How many records there are."""
-        return len(self.packed)
-
-    @property
-    def _shift(self) -> int:
-        return _NARROW[1] if self.packed.dtype == _NARROW[0] else _WIDE[1]
+    def packed(self) -> NDArray[Any]:
+        """The number of steps and Σw of each bucket (columns) of each record (rows), in one number."""
+        more = self.individuals - len(self._packed)
+        if more > 0:
+            fresh = np.zeros((more, self.buckets.width), dtype=self._type)
+            self._packed = np.concatenate([self._packed, fresh]) if len(self._packed) else fresh
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._count(np.concatenate(waiting), np.arange(self.individuals))
+        return self._packed
 
     def grow(self, individuals: int) -> None:
         """Make room for records that appear for the first time."""
-        more = individuals - self.individuals
-        if more > 0:
-            self.packed = np.concatenate([self.packed, np.zeros((more, self.buckets.width), self.packed.dtype)])
+        if individuals > self.individuals:
+            if self._waiting:
+                _ = self.packed
+            self.individuals = individuals
 
     def add(self, norms: NDArray[np.floating], who: Indices | slice = slice(None)) -> None:
-        """Count the norms of a step, or of a block of steps (rows), of these records; 0 for one that did not take part."""
+        """Count the norms of a step, or of several (rows), of these records; 0 for one that did not take part."""
         block = np.atleast_2d(norms)
         self._take_steps(len(block))
-        increments = self.increments
         if not block.size:
             return
-        everybody = np.arange(self.individuals, dtype=np.int64)[who]
-        flat, wide = self.packed.reshape(-1), min(block.shape[1], _STRIP)
+        everybody = isinstance(who, slice) and block.shape[1] == self.individuals
+        found = np.empty(block.shape, dtype=np.int32)
+        wide = min(block.shape[1], _TILE)
         tall = max(1, _TILE // wide)
         for left in range(0, block.shape[1], wide):
-            start = everybody[left : left + wide] * self.buckets.width
             for top in range(0, len(block), tall):
-                codes = self.buckets.codes(block[top : top + tall, left : left + wide])
-                place = start + self.buckets.table[0].take(codes)
-                np.add.at(flat, place.ravel(), increments.take(codes).ravel())
+                tile = slice(top, top + tall), slice(left, left + wide)
+                found[tile] = self.buckets.codes(block[tile])
+        if everybody and len(found) + sum(map(len, self._waiting)) < _TOGETHER:
+            self._waiting.append(found)  # a few steps of many people would touch far too much memory
+            return
+        _ = self.packed
+        self._count(found, np.arange(self.individuals, dtype=np.int64)[who])
+
+    def _count(self, codes: NDArray[np.int32], records: Indices) -> None:
+        """Count steps (rows) of these records (columns), a strip of records at a time."""
+        buckets, increments = self.buckets.table[0], self._increments()
+        flat = self._packed.reshape(-1)
+        for left in range(0, records.size, _STRIP):
+            start = records[left : left + _STRIP] * self.buckets.width
+            for top in range(0, len(codes), _TILE // _STRIP):
+                tile = codes[top : top + _TILE // _STRIP, left : left + _STRIP]
+                np.add.at(flat, (start + buckets.take(tile)).ravel(), increments.take(tile).ravel())
 
     def repeat(self, norms: Floats, times: int) -> None:
         """Count the norms of a step that happens again and again, of everybody."""
         self._take_steps(times)
         bucket, units = self.buckets.place(np.asarray(norms, dtype=np.float64))
-        self.packed[np.arange(self.individuals), bucket] += (times * ((1 << self._shift) + units)).astype(
-            self.packed.dtype
-        )
+        self.packed[np.arange(self.individuals), bucket] += (times * ((1 << self._shift) + units)).astype(self._type)
 
-    @property
-    def increments(self) -> NDArray[Any]:
+    def _increments(self) -> NDArray[Any]:
         """What a step of each code adds to its bucket."""
-        return ((1 << self._shift) + self.buckets.table[1]).astype(self.packed.dtype)
+        return ((1 << self._shift) + self.buckets.table[1]).astype(self._type)
 
     def _take_steps(self, more: int) -> None:
         self.steps += more
         if self.steps > LARGEST_STEPS:
             raise InputError(f"individual losses under sampling are kept for up to {LARGEST_STEPS:,} steps")
-        if self.packed.dtype == _NARROW[0] and self.steps >= 2 ** (32 - _NARROW[1]):
+        if self.steps >= 2 ** (32 - _NARROW[1]):
             self._widen()
 
     def _widen(self) -> None:
-        wide = self.packed.astype(_WIDE[0])
-        self.packed = (wide >> _NARROW[1] << _WIDE[1]) + (wide & 2 ** _NARROW[1] - 1)
+        if self._type == _NARROW[0]:
+            narrow = self.packed
+            self._type, self._shift = _WIDE
+            wide = narrow.astype(_WIDE[0])
+            self._packed = (wide >> _NARROW[1] << _WIDE[1]) + (wide & 2 ** _NARROW[1] - 1)
 
     def on_edges(self, records: Indices | slice) -> tuple[Floats, Floats]:
         """Numbers of steps on each edge but 0 (fractional), and for each bucket at least Σw(1−w) over its steps."""
@@ -239,7 +264,8 @@ class NormCounts:
         packed = arrays["norm_counts"]
         if packed.ndim != 2 or packed.shape[1] != self.buckets.width or packed.dtype not in (_NARROW[0], _WIDE[0]):
             raise InputError(f"expected counts in {self.buckets.width} buckets, got {packed.shape} of {packed.dtype}")
-        self.packed, self.steps = packed, int(arrays["norm_count_steps"])
+        self._type, self._shift = _NARROW if packed.dtype == _NARROW[0] else _WIDE
+        self._packed, self.individuals, self.steps = packed, len(packed), int(arrays["norm_count_steps"])
 
     @classmethod
     def joined(cls, parts: Iterable[NormCounts]) -> NormCounts:
@@ -247,9 +273,9 @@ class NormCounts:
         listed = list(parts)
         whole = cls(listed[0].buckets, listed[0].sampling_rate)
         whole.steps = max(part.steps for part in listed)
-        if any(part.packed.dtype == _WIDE[0] for part in listed):
-            for part in listed:
-                if part.packed.dtype != _WIDE[0]:
-                    part._widen()
-        whole.packed = np.concatenate([part.packed for part in listed])
+        if any(part._type == _WIDE[0] for part in listed):
+            for part in [whole, *listed]:
+                part._widen()
+        whole._packed = np.concatenate([part.packed for part in listed])
+        whole.individuals = len(whole._packed)
         return whole

@@ -1,9 +1,10 @@
 """Finite pairs that dominate a subsampled Gaussian step at every edge, all on one grid of privacy losses.
 
 In every cell of the grid Q-mass and P-mass are kept and moved onto its two ends ("connect the dots": Doroshenko et al.
-2022). H becomes its chords, so the pair dominates the step in both directions, and its moments are finite sums: there is
-no quadrature whose error would have to be guessed. What lies beyond the last cell goes onto its end and onto a loss of
-∞; the lowest loss, log(1−q), is an atom of its own. Masses are rounded up: a larger measure has a larger δ at every ε.
+2022). H becomes its chords, so the pair dominates the step in both directions, and its moments are finite sums: there
+is no quadrature whose error would have to be guessed. What lies beyond the last cell goes onto its end and onto a loss
+of ∞; the lowest loss, log(1−q), is an atom of its own. Masses are rounded up: a larger measure has a larger δ at every
+ε.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial.legendre import leggauss
 
-from dpcalc.arrays import Bools, Floats
+from dpcalc.arrays import Floats, Indices
 
 # Cells are 3 % of the loss wide, and never wider than this: the variance they add is at most η²/6 of the second moment.
 _RELATIVE, _CAP = 0.03, 0.05
@@ -30,8 +31,8 @@ _POINTS, _WEIGHTS = leggauss(6)
 class EdgeLosses:
     """Atoms at `losses`; `masses[e, k]` is at least the Q-mass of atom k of a pair that dominates a step at edge e.
 
-    `infinite` is the P-mass at a loss of ∞, `infinite_add` the Q-mass at −∞ (only without sampling). The atoms lie
-    within `slips` of those of the pair that is exactly dominating.
+    `infinite` is the P-mass at a loss of ∞. `infinite_add` is Q-mass of the lowest atom that may count as a loss of ∞
+    of Q against P (and must, without sampling). The atoms lie within `slips` of those of an exactly dominating pair.
     """
 
     losses: Floats
@@ -43,10 +44,14 @@ class EdgeLosses:
 
 def edge_losses(edges: Floats, rate: float, lost: float) -> EdgeLosses:
     """The dominating pair of a step at each edge, with about `lost` of P at a loss of ∞."""
+    from scipy.special import ndtr
+
     finite = edges[np.isfinite(edges)]
     high = np.minimum(_upper_quantile(min(lost / rate, 0.4)), _FURTHEST) + finite
     low = -min(_upper_quantile(min(lost, 0.4)), _FURTHEST)
-    losses = _grid(finite, rate, float(_loss(finite * (high - finite / 2), rate).max()), float(finite.max()) * low)
+    widest = float(finite.max())
+    largest = float(_loss(finite * (high - finite / 2), rate).max())
+    losses = _grid(finite, rate, largest, widest * (low - widest / 2))
     with np.errstate(divide="ignore"):
         log_ratio = np.log1p(np.maximum(np.expm1(losses) / rate, -1.0))  # of the pair without sampling
     log_ratio[0] = -math.inf
@@ -63,30 +68,28 @@ def edge_losses(edges: Floats, rate: float, lost: float) -> EdgeLosses:
     np.add.at(masses, (row, cell), lower)
     np.add.at(masses, (row, cell + 1), upper)
     every = np.arange(finite.size)
-    _add_ends(masses, infinite, bounds[every, first], bounds[every, last], first, last, finite, rate)
+    left, right = bounds[every, first], bounds[every, last]
+    _add_below(masses, left, first, finite)
+    masses[every, last] += ndtr(-right) * (1 + _NDTR)
+    kept = ndtr(-right) * np.exp(finite * (right - finite / 2)) * (1 - 4 * _NDTR)
+    infinite[: finite.size] = rate * np.maximum(ndtr(finite - right) * (1 + _NDTR) - kept, 0.0)
     if edges.size > finite.size:
         masses[-1, 0] = 1.0
-    infinite_add = np.zeros(edges.size)
+    # Q against P: little mass at the largest loss there is counts as ∞, lest it dominates every moment.
+    infinite_add = np.where((masses[:, 0] <= lost) | (rate == 1), masses[:, 0], 0.0)
     if rate == 1:
-        infinite_add, masses[:, 0] = masses[:, 0].copy(), 0.0
-        losses[0] = losses[1]
+        masses[:, 0], losses[0] = 0.0, losses[1]
     return EdgeLosses(losses, masses, infinite, infinite_add, _slips(losses, log_ratio, rate, float(finite.max())))
 
 
-def _add_ends(
-    masses: Floats, infinite: Floats, left: Floats, right: Floats, first: Bools, last: Bools, m: Floats, rate: float
-) -> None:
-    """Below the first cell: onto the lowest loss and the cell's end. Beyond the last: onto its end and onto ∞."""
+def _add_below(masses: Floats, left: Floats, first: Indices, m: Floats) -> None:
+    """What is below the first cell: onto the lowest loss and onto the cell's end."""
     from scipy.special import ndtr
 
     every = np.arange(m.size)
-    z = m * (left - m / 2)
-    up = np.minimum(ndtr(left - m) * np.exp(-z), ndtr(left)) * (1 + 4 * _NDTR)
+    up = np.minimum(ndtr(left - m) * np.exp(-m * (left - m / 2)), ndtr(left)) * (1 + 4 * _NDTR)
     masses[every, first] += up
     masses[every, 0] += np.maximum(ndtr(left) * (1 + _NDTR) - up * (1 - 8 * _NDTR), 0.0)
-    masses[every, last] += ndtr(-right) * (1 + _NDTR)
-    kept = ndtr(-right) * np.exp(m * (right - m / 2)) * (1 - 4 * _NDTR)
-    infinite[: m.size] = rate * np.maximum(ndtr(m - right) * (1 + _NDTR) - kept, 0.0)
 
 
 def _upper_quantile(mass: float) -> float:
@@ -128,8 +131,8 @@ def _split(left: Floats, right: Floats, m: Floats) -> tuple[Floats, Floats]:
 def _narrow(left: Floats, right: Floats, m: Floats) -> tuple[Floats, Floats]:
     """By 6 Gauss–Legendre nodes: nothing cancels.
 
-    The rule errs by Δ¹³·(6!)⁴/(13·(12!)³) = 1.9e-16·Δ¹³ times a twelfth derivative, which is at most 14·A¹²/(AΔ) times the
-    largest integrand, A = |x| + m + 4 (Hermite polynomials: |He_n(x)| ≤ (|x| + √n)ⁿ); cells are narrow if AΔ ≤ 1.
+    The rule errs by Δ¹³·(6!)⁴/(13·(12!)³) = 1.9e-16·Δ¹³ times a twelfth derivative, which is at most 14·A¹²/(AΔ) times
+    the largest integrand, A = |x| + m + 4 (Hermite polynomials: |He_n(x)| ≤ (|x| + √n)ⁿ); cells are narrow if AΔ ≤ 1.
     """
     width = right - left
     lower, upper = np.zeros_like(left), np.zeros_like(left)
@@ -171,4 +174,5 @@ def _slips(losses: Floats, log_ratio: Floats, rate: float, largest: float) -> Fl
         sampled = np.where(log_ratio > -math.inf, rate * ratio / (1 - rate + rate * ratio), 0.0)
         inside = np.where(log_ratio > -math.inf, sampled * (2 + np.abs(log_ratio) + largest**2), 0.0)
         shift = rate / np.maximum(1 - rate + rate * ratio, 1e-300) * (1 + np.minimum(np.abs(ratio - 1), 1.0))
-    return 8 * _UNIT * (inside + np.minimum(shift, 2.0) + np.abs(losses))
+    slips: Floats = 8 * _UNIT * (inside + np.minimum(shift, 2.0) + np.abs(losses))
+    return slips

@@ -22,7 +22,9 @@ Who = Indices | slice
 
 EVERYBODY = slice(None)
 # Entries folded together stay in the processor's cache.
-_COLUMNS, _ENTRIES = 2048, 65_536
+_COLUMNS, _ENTRIES = 2048, 32_768
+_KEPT = 2_000_000
+_MANY = 200  # records for which one pass over them is cheaper than several over all steps
 
 
 class Refused(NamedTuple):
@@ -138,6 +140,7 @@ class IndividualFilter:
         Records whose sum stays within the limit over a whole tile need no decisions. Sums are exact in any order, so
         results depend neither on tiles nor on blocks.
         """
+        np.empty(_KEPT)  # freed at once, so that the allocator keeps the memory of tiles instead of returning it
         wide = max(1, min(block.shape[1], _COLUMNS))
         tall = max(1, _ENTRIES // wide)
         for left in range(0, block.shape[1], wide):
@@ -160,57 +163,70 @@ class IndividualFilter:
             state.totals[:], state.compensation[:] = totals, compensation
             state.steps_active[:] += len(tile)
             return None
+        if np.count_nonzero(near) > near.size // 2:
+            near[:] = True  # all of them: cheaper than to pick them out
         np.copyto(state.totals, totals, where=~near)
         np.copyto(state.compensation, compensation, where=~near)
         state.steps_active += np.where(near, 0, len(tile))
         records = np.flatnonzero(near)
+        chosen: Who = EVERYBODY if near.all() else records
         worker = IndividualFilter(self.rule, mode=self.mode)
-        worker.state = state.take(records)
+        worker.state = state.take(chosen)
         if self.mode == "clip":
-            out = np.array([~worker.charge(row)[0] for row in values[:, records]])
+            out = np.array([~worker.charge(row)[0] for row in values[:, chosen]])
         else:
-            out = worker._refused(costs[:, :, records], whole[:, :, records], rest[:, :, records])
-        state.put(records, worker.state)
+            judge = worker._refused_by_step if records.size > _MANY else worker._refused
+            out = judge(whole[:, :, chosen], rest[:, :, chosen])
+        state.put(chosen, worker.state)
         return records + columns.start, out
 
-    def _refused(self, costs: Floats, whole: Floats, rest: Floats) -> Bools:
+    def _refused(self, whole: Floats, rest: Floats) -> Bools:
         """Fold a tile of everybody's costs (limits × steps × records) as `charge` would step by step; who is left out.
 
         What does not fit now never will, since sums only grow. Of what does, in order, the first steps are accepted
         until one does not fit together with them: that one is refused, and the rest is judged again.
         """
-        state = self.state
-        limits, steps, people = costs.shape
-        out = np.zeros((steps, people), dtype=bool)
-        open_ = np.any(costs > 0, axis=0)
-        state.steps_active += steps - open_.sum(axis=0)
-        who = np.arange(people)
+        state, steps = self.state, whole.shape[1]
+        fits = self._fitting(whole, rest, slice(None))
+        out, who = ~fits, np.flatnonzero(fits.any(axis=0))
+        fits, whole, rest = fits[:, who], whole[:, :, who], rest[:, :, who]
         while who.size:
-            before, carried = state.totals[:, None, who], state.compensation[:, None, who]
-            alone = (before + whole[:, :, who]) + (carried + rest[:, :, who])
-            fits = self._admitted(alone) & open_[:, who]
-            out[:, who] |= open_[:, who] & ~fits
-            some = fits.any(axis=0)
-            open_[:, who] = fits
-            who, fits = who[some], fits[:, some]
-            if not who.size:
-                break
-            sums = np.cumsum(np.where(fits, whole[:, :, who], 0.0), axis=1) + state.totals[:, None, who]
-            rests = np.cumsum(np.where(fits, rest[:, :, who], 0.0), axis=1) + state.compensation[:, None, who]
-            taken = self._admitted(sums + rests) & fits
-            first = np.where((fits & ~taken).any(axis=0), np.argmax(fits & ~taken, axis=0), steps)
-            taken &= np.arange(steps)[:, None] < first
+            sums = np.cumsum(np.where(fits, whole, 0.0), axis=1) + state.totals[:, None, who]
+            rests = np.cumsum(np.where(fits, rest, 0.0), axis=1) + state.compensation[:, None, who]
+            late = fits & ~self._admitted(sums + rests)
+            first = np.where(late.any(axis=0), np.argmax(late, axis=0), steps)
+            before = np.arange(steps)[:, None] < first
             place, columns = np.maximum(first - 1, 0), np.arange(who.size)
-            moved = first > 0
-            state.totals[:, who] = np.where(moved, sums[:, place, columns], state.totals[:, who])
-            state.compensation[:, who] = np.where(moved, rests[:, place, columns], state.compensation[:, who])
-            state.steps_active[who] += taken.sum(axis=0)
-            late = first < steps
-            out[first[late], who[late]] = True
-            open_[:, who] = fits & (np.arange(steps)[:, None] > first)
-            who = who[open_[:, who].any(axis=0)]
+            state.totals[:, who] = np.where(first > 0, sums[:, place, columns], state.totals[:, who])
+            state.compensation[:, who] = np.where(first > 0, rests[:, place, columns], state.compensation[:, who])
+            state.steps_active[who] += (fits & before).sum(axis=0)
+            left = fits & ~before
+            fits = left & self._fitting(whole, rest, who)
+            out[:, who] |= left & ~fits
+            some = fits.any(axis=0)
+            who, fits, whole, rest = who[some], fits[:, some], whole[:, :, some], rest[:, :, some]
         state.lost |= out.any(axis=0)
         return out
+
+    def _refused_by_step(self, whole: Floats, rest: Floats) -> Bools:
+        """The same, step by step."""
+        state = self.state
+        out = np.empty(whole.shape[1:], dtype=bool)
+        for step in range(whole.shape[1]):
+            sums, rests = state.totals + whole[:, step], state.compensation + rest[:, step]
+            fits = self.rule.admits(sums + rests)
+            np.copyto(state.totals, sums, where=fits)
+            np.copyto(state.compensation, rests, where=fits)
+            np.logical_not(fits, out=out[step])
+        state.steps_active += len(out) - out.sum(axis=0)
+        state.lost |= out.any(axis=0)
+        return out
+
+    def _fitting(self, whole: Floats, rest: Floats, who: Who) -> Bools:
+        """Which costs fit by themselves on top of what has been spent."""
+        sums = whole + self.state.totals[:, None, who]
+        sums += rest + self.state.compensation[:, None, who]
+        return self._admitted(sums)
 
     def _admitted(self, sums: Floats) -> Bools:
         return self.rule.admits(sums.reshape(len(sums), -1)).reshape(sums.shape[1:])

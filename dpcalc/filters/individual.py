@@ -55,7 +55,7 @@ def epsilons(run: Run, delta: float) -> Floats:
 
 
 def sampled_epsilons(counts: NormCounts, delta: float) -> Floats:
-    """An upper bound on ε at δ of each record's own norms taken as given, never above that of all its steps at the clip."""
+    """An upper bound on ε at δ of each record's norms taken as given, never above that of its steps at the clip."""
     found = individual_epsilons(counts, delta)
     clip = counts.buckets.clip
     if clip is None or not found.any():
@@ -72,7 +72,8 @@ def sampled_epsilons(counts: NormCounts, delta: float) -> Floats:
     if counts.sampling_rate < 1:
         step = PoissonSampled(base=step, sampling_rate=counts.sampling_rate)
     ceilings = np.array([upper_epsilon([(step, int(level))], delta) for level in levels])
-    return np.minimum(found, ceilings[np.minimum(np.searchsorted(levels, taken), levels.size - 1)])
+    bounded: Floats = np.minimum(found, ceilings[np.minimum(np.searchsorted(levels, taken), levels.size - 1)])
+    return bounded
 
 
 def _curve(rule: Rule, delta: float) -> Callable[[Floats], Floats]:

@@ -27,9 +27,9 @@ from dpcalc.filters.buckets import NormCounts, distance
 from dpcalc.filters.edge_losses import edge_losses
 from dpcalc.filters.transforms import ROUND, Transforms, phases
 
-_ABSCISSAS = np.geomspace(0.02, 1e6, 60)
+_ABSCISSAS = np.geomspace(0.02, 1e8, 72)
 _LOST, _NOISE, _ALIAS = 2e-3, 5e-3, 2e-3  # shares of δ at ∞, of ε for the drop of noise, of δ for aliases
-_LARGEST_NODES = 8000
+_LARGEST_NODES = 32_768
 _ENTRIES = 300_000
 _PEOPLE = 1024
 _ATTEMPTS = 8
@@ -45,7 +45,9 @@ def individual_epsilons(counts: NormCounts, delta: float) -> Floats:
     steps = max(1, counts.steps)
     total = counts.sampling_rate * distance(counts.buckets.edges)
     # δ(0) is at most the sum of the distances.
-    apart = np.concatenate([counts.on_edges(some)[0] @ total for some in _parts(np.arange(counts.individuals))] or [[]])
+    apart = np.empty(counts.individuals)
+    for some in _parts(np.arange(counts.individuals)):
+        apart[some] = counts.on_edges(some)[0] @ total
     todo = np.flatnonzero(~(apart * (1 + 1e-12) <= delta))
     if not todo.size:
         return epsilons
@@ -117,7 +119,7 @@ class _Direction:
             again = []
             for group in self._groups(todo, search):
                 found = self._solve(group, search)
-                again.append(_improve(search, chernoff, floor, group, found, attempt))
+                again.append(_improve(search, (chernoff, floor), group, found, attempt))
             todo = np.concatenate(again)
         np.maximum(floor, search.best, out=floor)
 
@@ -206,11 +208,10 @@ class _Found:
         return iter((self.epsilon, self.slope, self.share))
 
 
-def _improve(
-    search: _Search, chernoff: Floats, floor: Floats, group: _Group, found: _Found, attempt: int
-) -> Indices:
+def _improve(search: _Search, limits: tuple[Floats, Floats], group: _Group, found: _Found, attempt: int) -> Indices:
     """Take over what a group found; returns who should be tried again, on another contour."""
     who, c, got = group.records, group.abscissa, found.epsilon
+    chernoff, floor = limits
     search.best[who] = np.minimum(search.best[who], got)
     useless = got > 0.999 * chernoff[who]
     # Error terms too large (a smaller abscissa), more noise than δ's slope allows, or ε much smaller than thought.
@@ -219,11 +220,11 @@ def _improve(
     search.limit[who[poor]] = 0.75 * c
     search.steep[who] = np.clip(found.slope, 0, 3e3 / np.maximum(got, 1e-9))
     search.guess[who] = np.where(useless, 0.7 * search.guess[who], got)
-    return who[(got > 1e-3 * chernoff[who]) & (got > floor[who]) & (poor | rough)]
+    return who[(got > 1e-5 * chernoff[who]) & (got > floor[who]) & (poor | rough)]
 
 
 def _abscissa(sums: Floats, guess: Floats, left: Floats, limit: Floats) -> tuple[Indices, Floats, Floats]:
-    """The abscissa that needs fewest nodes, the period that keeps aliases on both sides small, and log(M(c)e^{−cε}/δ)."""
+    """The abscissa that needs fewest nodes, the period that keeps aliases small, and log(M(c)e^{−cε}/δ)."""
     grid = _ABSCISSAS
     small, period = np.log(_ALIAS * left)[:, None], np.full(sums.shape, np.inf)
     near = 0.85 * guess[:, None]
@@ -250,7 +251,7 @@ class _Kernel:
 
     @classmethod
     def of(cls, c: float, step: float, nodes: int, noise: float) -> _Kernel:
-        points = c + 1j * step * np.arange(nodes)
+        points: Complexes = np.asarray(c + 1j * step * np.arange(nodes), dtype=np.complex128)
         exponent = noise**2 * points * (points + 1) / 2 - np.log(points * (points + 1)) + math.log(step / math.pi)
         exponent[0] -= math.log(2)
         end = step * (nodes - 1)

@@ -34,7 +34,8 @@ from dpcalc.errors import InputError
 ORDERS: tuple[float, ...] = (1.5, 2, 2.5, 3, 4, 5, 6, 8, 11, 16, 24, 36, 64, 128)
 
 _UNIT = 2.0**-53
-# Each exponent is a sum and product of five roundings, each relative to terms of the size that is charged.
+# Each exponent is a sum and product of five roundings, each relative to terms of the size that is charged; the rest
+# pays for the logarithms, the end of the losses and the tangents.
 _ROUNDING = 16 * _UNIT
 # Bisections of the place of the minimum, within a bracket whose ends differ by less than a factor of 2^16.
 _HALVINGS = 26
@@ -50,12 +51,12 @@ def renyi_room(orders: Floats, epsilon: float, delta: float) -> Floats:
     return room
 
 
-def best_order(epsilon: float, delta: float, rdp: Callable[[Floats], Floats]) -> float:
-    """The order at which most repetitions of a plan, given by its RDP, fit into (ε,δ).
+def best_order(epsilon: float, delta: float, rdp: Callable[[Floats], Floats], *, largest: float = 1e5) -> float:
+    """The order, up to `largest`, at which most repetitions of a plan, given by its RDP, fit into (ε,δ).
 
     A hint to be fixed before the run, not a bound: any order is sound.
     """
-    largest = min(max(512.0, 8 * math.log(1 / delta) / epsilon), 1e5)
+    largest = min(max(512.0, 8 * math.log(1 / delta) / epsilon), largest)
     low, high = math.log(0.01), math.log(largest - 1)
     best = math.nan
     for _ in range(6):
@@ -119,8 +120,7 @@ class Mixture:
         if len(spent) != len(self.orders):
             raise InputError(f"expected what was spent at {len(self.orders)} orders, got {len(spent)}")
         known = np.all(spent >= 0, axis=0) & (largest_loss >= 0)
-        # A divergence of 0 means that nothing was spent at all.
-        nothing = np.any(spent == 0, axis=0) | (largest_loss <= self.epsilon)
+        nothing = np.all(spent == 0, axis=0) | (largest_loss <= self.epsilon)
         allowed: Bools = known & nothing
         open_ones = np.flatnonzero(known & ~nothing)
         if open_ones.size:
@@ -162,7 +162,7 @@ class Mixture:
         # The slope of the left lies between the smallest and the largest α − 1, which brackets the minimum.
         low = np.full(count, math.log1p(1 / float(self._steep.max())) * (1 - 1e-9))
         high = np.full(count, math.log1p(1 / float(self._steep.min())) * (1 + 1e-9))
-        end = np.minimum((largest_loss - self.epsilon) * (1 + _ROUNDING), high)
+        end = np.minimum(largest_loss - self.epsilon, high)
         for _ in range(_HALVINGS):
             middle = np.sqrt(low * high)
             at = self._excess(middle, spent)
@@ -172,7 +172,7 @@ class Mixture:
         falling, rising, width = left.slope - left.doubt, right.slope + right.doubt, high - low
         with np.errstate(invalid="ignore"):
             reach = np.clip((left.value - right.value + rising * width) / (rising - falling), 0.0, width)
-            meeting = left.value + falling * reach - _ROUNDING * (np.abs(left.value) + np.abs(falling * width))
+            meeting = left.value + falling * reach
         # Where the losses end before the minimum, the function falls up to their end.
         last = self._excess(np.maximum(end, 1e-300), spent)
         return np.where(last.slope + last.doubt <= 0, last.value, meeting)

@@ -25,7 +25,7 @@ ROUNDING = 2.5e-13
 # In place of an infinite cost: e^{−(α−1)·1e200} is 0, and sums of such numbers stay finite.
 UNKNOWN = 1e200
 
-_THEOREMS: dict[tuple[FilterKind, Scope], str] = {
+_THEOREMS: dict[tuple[str, Scope], str] = {
     ("gdp", "individual"): "Koskela et al. 2023, Theorem 12",
     ("gdp", "global"): "Koskela et al. 2023, Theorem C.1",
     ("rdp", "individual"): "Feldman, Zrnic 2021, Theorem 4.5",
@@ -33,11 +33,12 @@ _THEOREMS: dict[tuple[FilterKind, Scope], str] = {
     ("dp", "individual"): "Feldman, Zrnic 2021, Theorem 4.5, with the RDP of ε-DP steps; basic composition",
     ("dp", "global"): "Feldman, Zrnic 2021, Theorem 4.3, with the RDP of ε-DP steps; basic composition",
 }
+_CLIP_THEOREM = "Feldman, Zrnic 2021, Algorithm 7 and Proposition 5.2"
 
 
-def filter_theorem(kind: FilterKind, scope: Scope) -> str:
-    """The theorem that a filter rests on, wherever it is cited."""
-    return _THEOREMS[kind, scope]
+def theorem_of(kind: str, *, scope: Scope, mode: Literal["drop", "clip"]) -> str:
+    """What a filter rests on, for `filter` and for `train`."""
+    return _CLIP_THEOREM if mode == "clip" else _THEOREMS[kind, scope]
 
 
 def storage_tolerance(dtype: np.dtype[Any]) -> float:
@@ -95,9 +96,11 @@ class Rule:
         if self.mixture is None:
             return within
         known = len(self.orders)
-        widened = totals * (1 + 2 * self.tolerance)
+        # Sums are rounded relative to the budget, and small ones may be far below it.
+        widened = (totals + self.tolerance * np.array(self.magnitudes)[:, None]) * (1 + self.tolerance)
         largest_loss = widened[known] if self.kind == "dp" else np.full(totals.shape[1], np.inf)
-        return within & self.mixture.allows_each(widened[:known], largest_loss)
+        nothing: Bools = np.all(totals == 0, axis=0)
+        return within & (self.mixture.allows_each(widened[:known], largest_loss) | nothing)
 
     def costs(self, values: Floats) -> Floats:
         """What each value costs, one new row for each limit; values above the clip count as the clip.

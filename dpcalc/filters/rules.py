@@ -119,7 +119,7 @@ def dp_rule(
     largest zCDP that implies (ε,δ) by that conversion (Feldman–Zrnic, Theorem 4.9).
     """
     common = _common("dp", quantity, _scale(quantity, ("epsilon",), None, "dp"), None, tolerance)
-    orders = tuple(orders) or (best_order(epsilon, delta, lambda alpha: alpha),)
+    orders = tuple(orders) or (best_order(epsilon, delta, lambda alpha: alpha, largest=1e15),)
     rule = _mixture_rule(_equal_weights(epsilon, delta, orders), None, common)
     return replace(rule, limits=(*rule.limits, math.inf))
 
@@ -245,9 +245,7 @@ def _norm_limit(norm_budget: float | None, quantity: Quantity) -> float:
 def _in_range(value: float) -> float:
     """The noise or the budget, if its square and its quotients can be computed with."""
     if not 1e-140 < value < 1e140:
-        raise InputError(
-            f"{value:g} in the noise or the budget is beyond what can be computed: choose other units"
-        )
+        raise InputError(f"{value:g} in the noise or the budget is beyond what can be computed: choose other units")
     return value
 
 

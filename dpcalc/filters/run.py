@@ -322,8 +322,12 @@ def _without(block: NDArray[np.floating], refused: list[Refused]) -> NDArray[np.
         return block
     block = block.copy()
     for found in refused:
-        rows = np.arange(found.first, found.first + len(found.out))
-        block[np.ix_(rows, found.records)] *= ~found.out
+        rows = slice(found.first, found.first + len(found.out))
+        first, last = int(found.records[0]), int(found.records[-1])
+        if last - first < found.records.size:
+            np.copyto(block[rows, first : last + 1], 0.0, where=found.out)
+        else:
+            block[rows, found.records] *= ~found.out
     return block
 
 

@@ -1,15 +1,16 @@
 """RDP of Poisson-subsampled Gaussian steps for millions of norms at once: chords of a convex function, never below it.
 
-With u = (norm/σ)² and Z = e^{√u·N − u/2}, F(u) = E(1 − q + qZ)^α = e^{(α−1)ρ(u)} is convex in u for every order α > 1 and
-every rate q. Proof: Z is a geometric Brownian motion at time u, so F″ = ¼E[Z²h″(Z)] with h(Z) = Z²·∂²(1−q+qZ)^α/∂Z². Up to
-a positive factor h = Z²A^{α−2}, A = 1 − q + x, x = qZ. For α ≥ 2 it is a product of rising convex functions. For α < 2, with
-β = 2 − α, h″ has the sign of 2r² − 4βr + β(β+1) with r = A/x ≥ 1 (as q ≤ 1), which rises in r from (1−β)(2−β) ≥ 0. ∎
+With u = (norm/σ)² and Z = e^{√u·N − u/2}, F(u) = E(1 − q + qZ)^α = e^{(α−1)ρ(u)} is convex in u for every order α > 1
+and every rate q. Proof: Z is a geometric Brownian motion at time u, so F″ = ¼E[Z²h″(Z)], h(Z) = Z²·∂²(1−q+qZ)^α/∂Z².
+Up to a positive factor h = Z²A^{α−2}, A = 1 − q + x, x = qZ. For α ≥ 2 it is a product of rising convex functions. For
+α < 2, with β = 2 − α, h″ has the sign of 2r² − 4βr + β(β+1) with r = A/x ≥ 1 (as q ≤ 1), which rises in r from
+(1−β)(2−β) ≥ 0. ∎
 
-So between two nodes F is at most its chord, and below the lowest node F − 1 is at most proportional to u. The logarithm of
-a chord is above the chord of the logarithms by at most G(d) = log((eᵈ−1)/d) − 1 + d/(eᵈ−1), d the difference of the ends'
-logarithms: it is added, and a charge is one linear function of u in each cell. The values at the nodes are upper bounds
-themselves. RDP of the remove direction is not below that of the add direction (Mironov, Talwar, Zhang 2019). Budgets are
-planned and steps are charged by the same function.
+So between two nodes F is at most its chord, and below the lowest node F − 1 is at most proportional to u. The logarithm
+of a chord is above the chord of the logarithms by at most G(d) = log((eᵈ−1)/d) − 1 + d/(eᵈ−1), d the difference of the
+ends' logarithms: it is added, and a charge is one linear function of u in each cell. The values at the nodes are upper
+bounds themselves. RDP of the remove direction is not below that of the add direction (Mironov, Talwar, Zhang 2019).
+Budgets are planned and steps are charged by the same function.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ class SubsampledRenyi:
     sampling_rate: float
 
     def rdp(self, squares: Floats) -> Floats:
-        """RDP at each order (the new first axis) for each u; 0 where u = 0. Above the exact value by less than 0.1 %."""
+        """RDP at each order (the new first axis) for each u; 0 where u = 0.
+
+        Above the exact value by less than 0.1 %, and at most a few per cent where it grows a thousandfold per per cent.
+        """
         result = np.zeros((len(self.orders), *squares.shape))
         largest = float(squares.max(initial=0.0))
         if largest == 0:
@@ -63,7 +67,8 @@ class SubsampledRenyi:
             start, slope, bits = _table(order, self.sampling_rate, low, high + 1)
             cell = squares.view(np.int64) >> (_MANTISSA - bits)
             cell -= ((low + _BIAS) << bits) - 1  # cell 0 is what is below the lowest octave
-            np.clip(cell, 0, start.size - 1, out=cell)
+            np.minimum(cell, start.size - 1, out=cell)
+            np.maximum(cell, 0, out=cell)
             np.multiply(slope.take(cell), squares, out=result[row])
             result[row] += start.take(cell)
             if largest >= 2.0 ** (_HIGHEST + 1):
@@ -74,7 +79,8 @@ class SubsampledRenyi:
 
 def gaussian_rdp(orders: Floats, noise_multiplier: float, sampling_rate: float) -> Floats:
     """Upper bounds on the RDP of one subsampled Gaussian step at each order, without chords."""
-    return rdp(np.asarray(orders, dtype=np.float64), np.array([noise_multiplier]), sampling_rate)[0]
+    found: Floats = rdp(np.asarray(orders, dtype=np.float64), np.array([noise_multiplier]), sampling_rate)[0]
+    return found
 
 
 @lru_cache(maxsize=256)

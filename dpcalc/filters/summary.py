@@ -12,11 +12,10 @@ from dpcalc.arrays import Bools, Floats
 from dpcalc.conversions.implied import convert
 from dpcalc.filters import individual
 from dpcalc.filters.anytime import anytime_epsilon
-from dpcalc.filters.rule import Rule, filter_theorem
+from dpcalc.filters.rule import Rule, theorem_of
 from dpcalc.filters.run import Run, Settings
 from dpcalc.guarantee import Guarantee
 
-_CLIP_THEOREM = "Feldman, Zrnic 2021, Algorithm 7 and Proposition 5.2"
 _ODOMETERS = {"gdp": "Koskela et al. 2023, Section C.5", "rdp": "Feldman, Zrnic 2021, Proposition 4.10, Corollary 4.11"}
 _SPLIT_THEOREM = "Whitehouse, Ramdas, Rogers, Wu 2023: steps with a δ of their own"
 
@@ -84,7 +83,7 @@ def _what(settings: Settings, rule: Rule) -> str:
 def _theorem(settings: Settings, rule: Rule) -> str | tuple[str, ...]:
     if rule.notion is None:
         return "none: an audit enforces nothing" if settings.odometer is None else _ODOMETERS[rule.kind]
-    cited = _CLIP_THEOREM if settings.mode == "clip" else filter_theorem(rule.kind, settings.scope)
+    cited = theorem_of(rule.kind, scope=settings.scope, mode=settings.mode)
     return cited if rule.split is None else (cited, _SPLIT_THEOREM)
 
 

@@ -1,8 +1,8 @@
 """What a filter remembers of every record, and sums of costs that are exact in any order.
 
-A cost is split into a multiple of 2⁻⁴⁰ of the budget and a multiple of 2⁻⁶⁸ (the rest, rounded to nearest). Sums of either
-part are exact in double precision for up to 2²⁴ steps within a budget, so they do not depend on blocks, tiles or engines.
-Together they are within 2⁻⁴⁵ of the budget of the true sum.
+A cost is split into a multiple of 2⁻⁴⁰ of the budget and a multiple of 2⁻⁶⁸ (the rest, rounded to nearest). Sums of
+either part are exact in double precision for up to 2²⁴ steps within a budget, so they do not depend on blocks, tiles or
+engines. Together they are within 2⁻⁴⁵ of the budget of the true sum.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAMES = ("totals", "compensation", "steps_active", "lost", "clipped")
 
 @dataclass
 class Totals:
-    """The sums of costs (one row for each limit) in two parts, steps taken part in, and who lost or was clipped in one."""
+    """The sums of costs (a row for each limit) in two parts, steps taken part in, who lost one or was clipped."""
 
     totals: Floats
     compensation: Floats

@@ -9,6 +9,7 @@ principal logarithms of M_b/M_a are added up from edge to edge, anew after an ed
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ _RANGE = 100.0  # of exponents that are summed on one scale
 _LARGEST = 3000.0  # exponents beyond which a moment counts as infinite
 _HOPELESS = 1e6
 _BLOCK = 16
+_COLUMNS = 1024
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,9 @@ class Transforms:
         self._losses, self._slips, self._places = pairs.losses, pairs.slips, places
         self._masses, self._remove = pairs.masses, remove
         self.infinite = pairs.infinite if remove else pairs.infinite_add
+        if not remove:
+            self._masses = self._masses.copy()
+            self._masses[self.infinite > 0, 0] = 0.0
         used = self._masses > 0
         ends = used.shape[1] - 1 - np.argmax(used[:, ::-1], axis=1), np.argmax(used, axis=1)
         self._extremes = self._losses[ends[0]] if remove else -self._losses[ends[1]]
@@ -101,29 +106,32 @@ class Transforms:
         masses = self._masses[used]
         for piece in _pieces(powers):
             top = float(powers[piece].max())
-            turn = np.exp(powers[piece] - top)[:, None] * phases(sign * step * self._losses[piece], nodes)
+            tilted = np.exp(powers[piece] - top)
             with np.errstate(over="ignore"):
                 scale = np.exp(np.minimum(top - logs, 700.0))[:, None]
-            moment.real += scale * (masses[:, piece] @ np.ascontiguousarray(turn.real))
-            moment.imag += scale * (masses[:, piece] @ np.ascontiguousarray(turn.imag))
+            for first in range(0, nodes, _COLUMNS):
+                some = slice(first, min(first + _COLUMNS, nodes))
+                turn = phases(sign * step * self._losses[piece], some.stop - first, first) * tilted[:, None]
+                moment.real[:, some] += scale * (masses[:, piece] @ np.ascontiguousarray(turn.real))
+                moment.imag[:, some] += scale * (masses[:, piece] @ np.ascontiguousarray(turn.imag))
         y = step * np.arange(nodes)
         wrong = ROUND * (2 * self._losses.size + 64 + np.abs(logs)[:, None] + 4 * (1 + c + y) * mean[:, None])
         wrong = (wrong + (1 + c + y) * slip[:, None]) / np.maximum(np.abs(moment), 1e-300)
         return _chained(_fresh(self._places[used]), moment, logs, wrong)
 
 
-def phases(angles: Floats, nodes: int) -> Complexes:
-    """e^{i·angle·j} for j < nodes (a multiple of 16), by products of two short tables."""
+def phases(angles: Floats, nodes: int, first: int = 0) -> Complexes:
+    """e^{i·angle·j} for first ≤ j < first + nodes (a multiple of 16), by products of two short tables."""
     short = np.exp(1j * np.outer(angles, np.arange(_BLOCK)))
-    long = np.exp(1j * np.outer(angles, _BLOCK * np.arange(nodes // _BLOCK)))
-    return (long[:, :, None] * short[:, None, :]).reshape(angles.size, nodes)
+    long = np.exp(1j * np.outer(angles, first + _BLOCK * np.arange(nodes // _BLOCK)))
+    return np.asarray((long[:, :, None] * short[:, None, :]).reshape(angles.size, nodes))
 
 
 def _pieces(powers: Floats) -> list[slice]:
     """Runs of atoms whose exponents lie within one range."""
     cuts = np.flatnonzero(np.diff(np.floor(powers / _RANGE))) + 1
     ends = [0, *cuts.tolist(), powers.size]
-    return [slice(low, high) for low, high in zip(ends[:-1], ends[1:], strict=True)]
+    return [slice(low, high) for low, high in pairwise(ends)]
 
 
 def _fresh(places: Indices) -> Indices:
@@ -151,7 +159,7 @@ def _chained(fresh: Indices, moment: Complexes, logs: Floats, wrong: Floats) -> 
 
 
 def _curvature(y: NDArray[np.complex128]) -> Floats:
-    """A bound on |log(1+wy) − w·log(1+y)| / (w(1−w)): |y|² times the mean of |1+vy|⁻² over v, or half its largest value."""
+    """A bound on |log(1+wy) − w·log(1+y)| / (w(1−w)): |y|² times the mean of |1+vy|⁻², or half its largest value."""
     square = np.abs(y) ** 2
     size, slant = np.abs(y), np.abs(y.imag)
     nearest = np.abs(1 + np.clip(-y.real / np.maximum(square, 1e-300), 0, 1) * y)
@@ -164,4 +172,4 @@ def _curvature(y: NDArray[np.complex128]) -> Floats:
         1.00001 / np.maximum(1 + y.real, 1e-9),
     )
     whole = np.where(y.real > -0.5, 1.000001 * square * mean, np.inf)
-    return np.minimum(largest, whole)
+    return np.asarray(np.minimum(largest, whole))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
-from fractions import Fraction
 from typing import Any
 
 from dpcalc.errors import InputError
 from dpcalc.last_iterate.schedule import Schedule
 from dpcalc.last_iterate.setting import Algorithm, Setting
+from dpcalc.numbers import steps_of_epochs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +121,8 @@ class Request:
         if self.steps is not None:
             return self.steps
         if self.epochs is not None:
-            batches = 1 if self.algorithm == "gd" or not self.batch_size else Fraction(self.n, self.batch_size)
-            return math.ceil(Fraction(self.epochs).limit_denominator(10**9) * batches)
+            whole = self.algorithm == "gd" or not self.batch_size
+            return steps_of_epochs(self.epochs, self.n, self.n if whole else self.batch_size or self.n)
         if self.schedule is not None:
             return self.schedule.last_step
         raise InputError("the length of the run is needed: --steps t or --epochs E")

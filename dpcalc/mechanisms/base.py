@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpcalc.arrays import Floats
+from dpcalc.conversions import pure_dp_mu, pure_dp_rdp, pure_dp_rho
 from dpcalc.errors import IncompatibleError
 from dpcalc.guarantee import Adjacency
 from dpcalc.pairs.base import Pair
@@ -24,8 +25,9 @@ class Mechanism(ABC):
     adjacency: Adjacency
 
     def gdp(self) -> float | None:
-        """The smallest μ such that the mechanism is μ-GDP, if it is known; None if no finite one is."""
-        return None
+        """The smallest μ known such that the mechanism is μ-GDP, by default that of its ε; None if no finite one is."""
+        epsilon = self.pure_epsilon()
+        return None if epsilon is None else pure_dp_mu(epsilon)
 
     def gdp_is_exact(self) -> bool:
         """Whether `gdp` is the mechanism's whole trade-off curve (a Gaussian) and not only a bound on it."""
@@ -33,12 +35,18 @@ class Mechanism(ABC):
 
     def zcdp(self) -> float | None:
         """A ρ such that the mechanism is ρ-zCDP (RDP at most αρ at every order); None if no finite one is known."""
-        mu = self.gdp()
-        return None if mu is None else mu * mu / 2
+        epsilon = self.pure_epsilon()
+        return None if epsilon is None else pure_dp_rho(epsilon)
 
-    @abstractmethod
     def rdp(self, orders: Floats) -> Floats:
         """Upper bounds on the Rényi divergence at each order > 1, over both directions; inf where there is none."""
+        remove, add = self.pairs()
+        if add == remove.reversed():
+            bound = remove.two_sided_rdp(orders)
+        else:
+            bound = np.max([pair.rdp(orders) for pair in dict.fromkeys((remove, add))], axis=0)
+        epsilon = self.pure_epsilon()
+        return bound if epsilon is None else np.minimum(bound, pure_dp_rdp(epsilon, orders))
 
     @classmethod
     def summed_rdp(cls, parts: Sequence[tuple[Mechanism, int]], orders: Floats) -> Floats:
@@ -55,6 +63,20 @@ class Mechanism(ABC):
         By default the dominating pairs themselves; None where nothing better than zero is known.
         """
         return self.pairs()
+
+    def runs(self, count: int) -> tuple[tuple[tuple[Pair, Pair], int], ...]:
+        """Pairs that dominate `count` adaptive runs together, with how often: by default those of one run."""
+        return ((self.pairs(), count),)
+
+    def attained_by_runs(
+        self,
+        count: int,  # noqa: ARG002
+        *,
+        delta: float | None = None,  # noqa: ARG002
+        epsilon: float | None = None,  # noqa: ARG002
+    ) -> tuple[Pair, Pair] | None:
+        """Attained pairs of one run that make `count` of them bad, at this δ or ε; every choice is attained."""
+        return self.attained_pairs()
 
     def basic_dp(self) -> tuple[float, float]:
         """The (ε, δ) that basic composition adds up: the largest finite loss, and what is at infinity."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.conversions import group_dp, pure_dp_mu, pure_dp_rdp, pure_dp_rho, rdp_between, rdp_deltas
+from dpcalc.conversions import gdp_rho, group_dp, rdp_between, rdp_deltas
+from dpcalc.conversions.bernoulli import RenyiRegion
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_non_negative, expect_positive, expect_probability
+from dpcalc.notions import RenyiDP, ZeroConcentratedDP
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.points import LARGEST_LOSS, PointPair, pure_dp_pair
@@ -42,22 +45,13 @@ class DeclaredDP(Mechanism):
     def _pair(self) -> PointPair:
         return pure_dp_pair(self.epsilon, self.delta)
 
-    def gdp(self) -> float | None:
-        return pure_dp_mu(self.epsilon) if self.delta == 0 else None
-
-    def zcdp(self) -> float | None:
-        return pure_dp_rho(self.epsilon) if self.delta == 0 else None
-
-    def rdp(self, orders: Floats) -> Floats:
-        return pure_dp_rdp(self.epsilon, orders) if self.delta == 0 else np.full_like(orders, np.inf)
-
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair
 
     def as_replace_one(self) -> Mechanism:
         """Replacing is removing and adding: a group of two."""
         epsilon, delta = group_dp(self.epsilon, self.delta, 2)
-        return DeclaredDP(epsilon=epsilon, delta=delta, adjacency="replace-one")
+        return ReplacedDP(epsilon=epsilon, delta=delta, adjacency="replace-one", base=self)
 
     def theorem(self) -> str:
         return "declared (ε,δ): two points and δ at infinity dominate it (Kairouz, Oh, Viswanath 2015)"
@@ -67,6 +61,16 @@ class DeclaredDP(Mechanism):
 
     def spec(self) -> Mapping[str, Any]:
         return {"type": self.type, "epsilon": self.epsilon, "delta": self.delta}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplacedDP(DeclaredDP):
+    """What (ε,δ)-DP under add-remove implies under replace-one; replaced by one without influence is removed."""
+
+    base: Mechanism
+
+    def attained_pairs(self) -> tuple[Pair, Pair] | None:
+        return self.base.attained_pairs()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +96,11 @@ class DeclaredGDP(Mechanism):
     def gdp_is_exact(self) -> bool:
         return True
 
+    def zcdp(self) -> float | None:
+        return gdp_rho(self.mu)
+
     def rdp(self, orders: Floats) -> Floats:
-        return orders * (self.mu * self.mu / 2)
+        return orders * gdp_rho(self.mu)
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair
@@ -118,11 +125,16 @@ class _FromRdp(Mechanism):
     def _profile_pair(self, orders: Floats, largest_loss: float) -> PointPair:
         largest_loss = min(largest_loss, LARGEST_LOSS)
         losses = np.sinh(np.linspace(0.0, np.arcsinh(1e3 * largest_loss), 600)) / 1e3
-        rdps = self.rdp(orders)
+        rdps, known = self.rdp(orders), self._region().profile(losses)
         deltas = np.concatenate(
             [rdp_deltas(orders, rdps, chunk[:, None]).min(axis=1) for chunk in np.array_split(losses, 12)]
         )
+        deltas = np.minimum(deltas, known)
         return pair_of_profiles(losses, deltas, deltas)
+
+    @abstractmethod
+    def _region(self) -> RenyiRegion:
+        """The tests that some of the orders allow."""
 
     def assumptions(self) -> tuple[str, ...]:
         return (_DECLARED,)
@@ -146,6 +158,9 @@ class DeclaredZCDP(_FromRdp):
         reach = self.rho + 2 * np.sqrt(self.rho * 180)
         orders = 1 + np.geomspace(1e-3, 1e3, 400) * (1 + 20 / np.sqrt(self.rho))
         return self._profile_pair(orders, float(reach))
+
+    def _region(self) -> RenyiRegion:
+        return ZeroConcentratedDP(parameter=self.rho).region()
 
     @cached_property
     def _gaussian(self) -> GaussianPair:
@@ -201,6 +216,9 @@ class DeclaredRDP(_FromRdp):
     def rdp(self, orders: Floats) -> Floats:
         curve, _ = rdp_between(self.orders, self.epsilons)
         return curve(orders)
+
+    def _region(self) -> RenyiRegion:
+        return RenyiDP(orders=self.orders, epsilons=self.epsilons).region()
 
     @cached_property
     def _pair(self) -> PointPair:

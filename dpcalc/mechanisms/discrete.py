@@ -11,16 +11,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.conversions import pure_dp_mu, pure_dp_rdp, pure_dp_rho
+from dpcalc.elementary import exp_minus_ratio
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive, expect_whole
 from dpcalc.pairs.base import Pair
+from dpcalc.pairs.discrete_gaussian import DiscreteGaussianPair, discrete_gaussian_pairs
 from dpcalc.pairs.points import PointPair
 
-# Noise further out than this many standard deviations (1e-136 of it) counts as an infinite loss.
-_REACH = 25.0
 _MOST = 400_000
 
 
@@ -31,20 +30,6 @@ def _expect_few_points(**sizes: float) -> None:
             raise InputError(
                 f"Expected {name}={value:g} in (0, {_MOST:g}]: larger noise on the integers is not tabulated."
             )
-
-
-def shifted_pair(log_masses: Floats, shift: int) -> PointPair:
-    """Noise with these log-masses on consecutive integers against the same noise moved by `shift`.
-
-    The masses must be log-concave: then the likelihood ratio is monotone, threshold tests are best, and a larger
-    shift dominates every smaller one. Where only one of the two has mass, the loss is infinite.
-    """
-    masses = np.exp(log_masses)
-    log_p, log_q = log_masses[shift:], log_masses[:-shift]
-    losses = log_p - log_q
-    order = np.argsort(losses, kind="stable")
-    only_p, only_q = float(masses[:shift].sum()), float(masses[-shift:].sum())
-    return PointPair(losses[order], masses[shift:][order], masses[:-shift][order], only_p, only_q)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,16 +53,8 @@ class DiscreteGaussian(Mechanism):
         expect_adjacency(self.adjacency)
 
     @cached_property
-    def _pair(self) -> PointPair:
-        reach = math.ceil(_REACH * self.sigma) + self.sensitivity
-        x = np.arange(-reach, reach + 1, dtype=np.float64)
-        logs = -x * x / (2 * self.sigma**2)
-        logs -= np.log(np.exp(logs).sum())
-        shift = self.sensitivity
-        inner = shifted_pair(logs, shift)
-        # The exact loss, not a difference of rounded logs.
-        losses = np.sort((shift * shift - 2 * shift * x[shift:]) / (2 * self.sigma**2))
-        return PointPair(losses, inner.p, inner.q, inner.p_infinite, inner.q_infinite)
+    def _pairs(self) -> tuple[DiscreteGaussianPair, PointPair]:
+        return discrete_gaussian_pairs(self.sigma, self.sensitivity)
 
     def zcdp(self) -> float | None:
         return self.sensitivity**2 / (2 * self.sigma**2) * (1 + 4e-16)
@@ -86,7 +63,13 @@ class DiscreteGaussian(Mechanism):
         return orders * self.sensitivity**2 / (2 * self.sigma**2) * (1 + 4e-16)
 
     def pairs(self) -> tuple[Pair, Pair]:
-        return self._pair, self._pair
+        above, _ = self._pairs
+        return above, above
+
+    def attained_pairs(self) -> tuple[Pair, Pair] | None:
+        """The same without what is too far out to be tabulated."""
+        _, below = self._pairs
+        return below, below
 
     def as_replace_one(self) -> Mechanism:
         """Replacing a record moves the query by at most a removal and an addition: twice the sensitivity."""
@@ -130,22 +113,11 @@ class DiscreteLaplace(Mechanism):
         ratio = math.exp(-1 / self.scale)
         centre = -math.expm1(-1 / self.scale) / (1 + ratio)
         tail = 1 / (1 + ratio)  # mass of {x ≤ 0}
-        far = ratio**self.sensitivity * tail
+        far = float(exp_minus_ratio(np.array(float(self.sensitivity)), self.scale)) * tail
         losses = np.concatenate(([-self.epsilon], ((self.sensitivity - 2 * x) / self.scale)[::-1], [self.epsilon]))
-        inner = centre * np.exp(-x / self.scale)
+        inner = centre * exp_minus_ratio(x, self.scale)
         p = np.concatenate(([far], inner[::-1], [tail]))
         return PointPair(losses, p, p[::-1].copy())
-
-    def gdp(self) -> float | None:
-        return pure_dp_mu(self.epsilon)
-
-    def zcdp(self) -> float | None:
-        return pure_dp_rho(self.epsilon)
-
-    def rdp(self, orders: Floats) -> Floats:
-        exact = self._pair.rdp(orders)
-        assert exact is not None
-        return np.minimum(exact, pure_dp_rdp(self.epsilon, orders))
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair

@@ -10,13 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.conversions import pure_dp_mu, pure_dp_rdp
+from dpcalc.conversions import pure_dp_rdp
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
+from dpcalc.pairs.adaptive_range import adaptive_range_pair, guess_worst_t, two_point_pair
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.bounded_range import BoundedRangePair
-from dpcalc.pairs.points import pure_dp_pair
+from dpcalc.pairs.points import LARGEST_LOSS, pure_dp_pair
+
+_BLOCK = 16  # runs that are taken together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +46,6 @@ class Exponential(Mechanism):
     def _symmetric_case(self) -> Pair:
         return pure_dp_pair(self.epsilon / 2)
 
-    def gdp(self) -> float | None:
-        return pure_dp_mu(self.epsilon)
-
     def zcdp(self) -> float | None:
         return self.epsilon**2 / 8 * (1 + 4e-16)
 
@@ -58,6 +58,21 @@ class Exponential(Mechanism):
     def attained_pairs(self) -> tuple[Pair, Pair] | None:
         """Two candidates whose scores move in opposite directions: randomised response with ε/2."""
         return self._symmetric_case, self._symmetric_case
+
+    def attained_by_runs(
+        self, count: int, *, delta: float | None = None, epsilon: float | None = None
+    ) -> tuple[Pair, Pair] | None:
+        """Two candidates, and the t at which so many runs are about worst."""
+        pair = two_point_pair(self.epsilon, guess_worst_t(self.epsilon, count, delta=delta, at=epsilon))
+        return pair, pair
+
+    def runs(self, count: int) -> tuple[tuple[tuple[Pair, Pair], int], ...]:
+        """In blocks, each as bad as the best adversary makes it who may choose t anew before every run."""
+        if self.epsilon * _BLOCK > LARGEST_LOSS:
+            return ((self.pairs(), count),)
+        blocks = ((min(count, _BLOCK), count // _BLOCK or 1), (count % _BLOCK if count > _BLOCK else 0, 1))
+        pairs = [(adaptive_range_pair(self.epsilon, size), times) for size, times in blocks if size]
+        return tuple(((pair, pair), times) for pair, times in pairs)
 
     def as_replace_one(self) -> Mechanism:
         """Replacing is removing and adding: the ranges add."""

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
-
 from dpcalc.arrays import Floats
+from dpcalc.conversions import gdp_rho
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
@@ -30,7 +29,7 @@ class Gaussian(Mechanism):
     adjacency: Adjacency = "add-remove"
 
     def __post_init__(self) -> None:
-        expect_positive("noise_multiplier", self.noise_multiplier)
+        expect_positive("noise_multiplier", self.noise_multiplier, least=1e-300)  # its reciprocal is used
         expect_adjacency(self.adjacency)
 
     @cached_property
@@ -43,9 +42,11 @@ class Gaussian(Mechanism):
     def gdp_is_exact(self) -> bool:
         return True
 
+    def zcdp(self) -> float | None:
+        return gdp_rho(1 / self.noise_multiplier)
+
     def rdp(self, orders: Floats) -> Floats:
-        with np.errstate(divide="ignore", over="ignore"):  # infinite where the noise is too small to be squared
-            return np.asarray(orders / (2 * self.noise_multiplier**2))
+        return orders * gdp_rho(1 / self.noise_multiplier)
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair

@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcalc.arrays import Floats
-from dpcalc.conversions import pure_dp_mu, pure_dp_rdp, pure_dp_rho
 from dpcalc.errors import IncompatibleError, InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
+from dpcalc.mechanisms.declared import ReplacedDP
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive, expect_whole
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.points import PointPair, pure_dp_pair
@@ -37,21 +36,12 @@ class RandomizedResponse(Mechanism):
     def _pair(self) -> PointPair:
         return pure_dp_pair(self.epsilon)
 
-    def gdp(self) -> float | None:
-        return pure_dp_mu(self.epsilon)
-
-    def zcdp(self) -> float | None:
-        return pure_dp_rho(self.epsilon)
-
-    def rdp(self, orders: Floats) -> Floats:
-        return pure_dp_rdp(self.epsilon, orders)
-
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair
 
     def as_replace_one(self) -> Mechanism:
         """Replacing is removing and adding: ε-DP twice."""
-        return RandomizedResponse(epsilon=2 * self.epsilon, adjacency="replace-one")
+        return ReplacedDP(epsilon=2 * self.epsilon, adjacency="replace-one", base=self)
 
     def theorem(self) -> str:
         return "ε-DP is dominated by randomised response (Kairouz, Oh, Viswanath 2015)"
@@ -91,17 +81,6 @@ class KaryRandomizedResponse(Mechanism):
         losses = np.array([-self.epsilon, 0.0, self.epsilon])
         neither = (self.k - 2) * other
         return PointPair(losses, np.array([other, neither, self.p]), np.array([self.p, neither, other]))
-
-    def gdp(self) -> float | None:
-        return pure_dp_mu(self.epsilon)
-
-    def zcdp(self) -> float | None:
-        return pure_dp_rho(self.epsilon)
-
-    def rdp(self, orders: Floats) -> Floats:
-        exact = self._pair.rdp(orders)
-        assert exact is not None
-        return np.minimum(exact, self.epsilon)
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair

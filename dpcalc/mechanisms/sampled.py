@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,13 +16,16 @@ from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_rate
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.profile import group_of_two
-from dpcalc.pairs.subsampled_gaussian import rdp as subsampled_gaussian_rdp
 
 
 def _sampled(pairs: tuple[Pair, Pair], rate: float) -> tuple[Pair, Pair]:
     """((1-q)Q + qP, Q) for removing, and (Q, (1-q)Q + qP) for adding, each from its own direction of the base."""
     remove, add = pairs
     return remove.mixed(rate), add.reversed().mixed(rate).reversed()
+
+
+def _smaller(first: float | None, second: float | None) -> float | None:
+    return min((value for value in (first, second) if value is not None), default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,25 +47,20 @@ class _Sampled(Mechanism):
     type: ClassVar[str] = "sampled"
 
     def rdp(self, orders: Floats) -> Floats:
-        """The exact Rényi divergence where the pairs have a transform; never more than the base's.
+        """That of the sampled pairs, and never more than the base's: sampling first never weakens a mechanism.
 
-        Sampling first never weakens a mechanism: both divergences are jointly quasi-convex.
+        Divergences are jointly quasi-convex.
         """
-        bound = self._unsampled().rdp(orders)
-        if self.sampling_rate == 1.0:
-            return bound
-        directions = [pair.rdp(orders) for pair in dict.fromkeys(self.pairs())]
-        known = [exact for exact in directions if exact is not None]
-        return np.minimum(bound, np.max(known, axis=0)) if len(known) == len(directions) else bound
+        return np.minimum(super().rdp(orders), self._unsampled().rdp(orders))
 
     def gdp(self) -> float | None:
-        return self._unsampled().gdp()
+        return _smaller(super().gdp(), self._unsampled().gdp())
 
     def gdp_is_exact(self) -> bool:
         return self.sampling_rate == 1.0 and self._unsampled().gdp_is_exact()
 
     def zcdp(self) -> float | None:
-        return self._unsampled().zcdp()
+        return _smaller(super().zcdp(), self._unsampled().zcdp())
 
     def _unsampled(self) -> Mechanism:
         """The mechanism on all records, under this adjacency: what a rate of one gives."""
@@ -112,38 +110,18 @@ class PoissonSampled(_Sampled):
         return self._pairs
 
     def attained_pairs(self) -> tuple[Pair, Pair] | None:
-        """Replacing a record by one that contributes nothing is a removal."""
-        if self.base.attained_pairs() != self.base.pairs():
-            return None
-        return self._one_record
+        """The base's own, sampled. Replaced by its opposite, a record is between what it was and what it becomes when
+        it is not sampled; where that is unknown, it is replaced by one that contributes nothing, which is a removal.
+        """
+        attained = self.base.attained_pairs()
+        if attained is None or self.adjacency == "add-remove":
+            return attained and _sampled(attained, self.sampling_rate)
+        replaced = self._unsampled().attained_pairs()
+        opposed = replaced and replaced[0].opposed(self.sampling_rate)
+        return (opposed, opposed) if opposed else _sampled(attained, self.sampling_rate)
 
     def _unsampled(self) -> Mechanism:
         return self.base if self.adjacency == "add-remove" else self.base.as_replace_one()
-
-    @classmethod
-    def summed_rdp(cls, parts: Sequence[tuple[Mechanism, int]], orders: Floats) -> Floats:
-        """Many noise levels of one rate in one quadrature."""
-        rates: dict[float, list[tuple[float, int]]] = {}
-        others = []
-        for mechanism, count in parts:
-            assert isinstance(mechanism, PoissonSampled)
-            noise = mechanism._noise_multiplier()
-            if noise is None:
-                others.append((mechanism, count))
-            else:
-                rates.setdefault(mechanism.sampling_rate, []).append((noise, count))
-        total = np.zeros_like(orders) if not others else super().summed_rdp(others, orders)
-        for rate, members in rates.items():
-            noises, counts = (np.array(column, dtype=np.float64) for column in zip(*members, strict=True))
-            rdps = subsampled_gaussian_rdp(orders, noises, rate)
-            total = total + counts @ rdps
-        return total
-
-    def _noise_multiplier(self) -> float | None:
-        """The noise multiplier if this is a sampled Gaussian under add-remove, where removing is the worse."""
-        plain = self.base.gdp_is_exact() and self.adjacency == "add-remove" and self.sampling_rate < 1
-        mu = self.base.gdp() if plain else None
-        return None if mu is None else 1 / mu
 
     def theorem(self) -> str:
         if self.adjacency == "add-remove":
@@ -190,12 +168,13 @@ class FixedSizeSampled(_Sampled):
         return self._pairs
 
     def attained_pairs(self) -> tuple[Pair, Pair] | None:
-        """Under add-remove, if all other records contribute nothing, only the record itself is there or not."""
-        if self.base.attained_pairs() != self.base.pairs():
-            return None
-        if self.base.adjacency == "replace-one":
-            return self._pairs
-        return _sampled(self.base.pairs(), self.sampling_rate)
+        """All other records are alike, and this one, where it is in the batch, stands in the place of one of them.
+
+        Under replace-one what it is replaced by is like the others too: one side of C_p at a time, since which of the
+        two is worse depends on the outcome, and the data do not change between releases.
+        """
+        attained = self._replaced().attained_pairs()
+        return attained and _sampled(attained, self.sampling_rate)
 
     def _unsampled(self) -> Mechanism:
         return self._replaced()
@@ -250,6 +229,14 @@ class OncePerEpoch(Mechanism):
 
     def attained_pairs(self) -> tuple[Pair, Pair] | None:
         return None if self.shuffled else self.base.attained_pairs()
+
+    def runs(self, count: int) -> tuple[tuple[tuple[Pair, Pair], int], ...]:
+        return self.base.runs(count)
+
+    def attained_by_runs(
+        self, count: int, *, delta: float | None = None, epsilon: float | None = None
+    ) -> tuple[Pair, Pair] | None:
+        return None if self.shuffled else self.base.attained_by_runs(count, delta=delta, epsilon=epsilon)
 
     def as_replace_one(self) -> Mechanism:
         return OncePerEpoch(base=self.base.as_replace_one(), shuffled=self.shuffled)

@@ -8,9 +8,9 @@ from dpcalc.errors import InputError
 from dpcalc.guarantee import ADJACENCIES
 
 
-def expect_positive(name: str, value: float) -> None:
-    """A finite number above zero."""
-    _expect(name, value, f"in (0, {math.inf})", 0 < value < math.inf)
+def expect_positive(name: str, value: float, *, least: float = 0.0) -> None:
+    """A finite number above zero, or above something very small."""
+    _expect(name, value, f"in ({least:g}, {math.inf})", least < value < math.inf)
 
 
 def expect_non_negative(name: str, value: float) -> None:

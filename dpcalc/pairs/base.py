@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpcalc.arrays import Complexes, Floats
+from dpcalc.pairs.moments import ROUNDING, chord_excess, mixed_losses
 
 
 class Kin(NamedTuple):
@@ -57,10 +58,27 @@ class Pair(ABC):
         """P(L = ∞) and Q(L = -∞), exact or above."""
         return 0.0, 0.0
 
-    def rdp(self, orders: Floats) -> Floats | None:
-        """Upper bounds on the Rényi divergence of P from Q at each order; None where no finite one is known."""
-        value = self.log_mgf((orders - 1).astype(np.complex128))
-        return None if value is None else np.asarray(value.real / (orders - 1) * (1 + 1e-11))
+    def log_excess(self, powers: Floats, side: int = 0) -> Floats:
+        """Upper bounds on log E_Q[X^β - 1 - β(X - 1)], X = dP/dQ, for β > 1 or β < 0; inf where none is known.
+
+        Over all X, or those above 1 alone (`side` 1) or below it (-1); see `moments`.
+        """
+        return chord_excess(self, powers, rate=1.0, side=side)
+
+    def window(self, powers: Floats) -> tuple[float, float, Floats]:
+        """Ends of the losses that matter for `log_excess`, and upper bounds on the log of what all others add to it.
+
+        The latter whatever the rate of sampling.
+        """
+        return *self.support(), np.full(powers.shape, -np.inf)
+
+    def rdp(self, orders: Floats) -> Floats:
+        """Upper bounds on the Rényi divergence of P from Q at each order; inf where no finite one is known."""
+        return np.asarray(np.logaddexp(0.0, self.log_excess(orders)) / (orders - 1) * (1 + ROUNDING))
+
+    def two_sided_rdp(self, orders: Floats) -> Floats:
+        """Upper bounds on the larger of the Rényi divergences of P from Q and of Q from P."""
+        return np.maximum(self.rdp(orders), self.reversed().rdp(orders))
 
     def reversed(self) -> Pair:
         """(Q, P)."""
@@ -73,6 +91,10 @@ class Pair(ABC):
     def symmetrised(self) -> Pair:
         """H(t) of this pair for t ≥ 1 and 1 - t + t H(1/t) below: C_p of Bok et al. (Proposition D.4)."""
         return SymmetrisedPair(self)
+
+    def opposed(self, rate: float) -> Pair | None:  # noqa: ARG002
+        """((1-q)R + qP, (1-q)R + qQ) with R half-way between P and Q; None if that is not known."""
+        return None
 
     def kin(self) -> Kin | None:
         """What this pair can be computed together with; None if with nothing."""
@@ -103,6 +125,10 @@ class ReversedPair(Pair):
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         return self.pair.log_mgf(-1 - exponents)
+
+    def log_excess(self, powers: Floats, side: int = 0) -> Floats:
+        """E_P[f_β(1/X)] = E_Q[f_{1-β}(X)]."""
+        return self.pair.log_excess(1 - powers, -side)
 
     def has_atoms(self) -> bool:
         return self.pair.has_atoms()
@@ -162,10 +188,10 @@ class MixturePair(Pair):
         return b
 
     def _mixed_loss(self, loss: float) -> float:
-        """log(1 - q + q e^l)."""
-        if loss > 30.0:
-            return float(np.logaddexp(np.log1p(-self.rate), loss + np.log(self.rate)))
-        return float(np.log1p(self.rate * np.expm1(loss)))
+        return float(mixed_losses(np.array(loss), self.rate))
+
+    def log_excess(self, powers: Floats, side: int = 0) -> Floats:
+        return chord_excess(self.pair, powers, rate=self.rate, side=side)
 
     def has_atoms(self) -> bool:
         return self.pair.has_atoms()
@@ -209,6 +235,11 @@ class SymmetrisedPair(Pair):
     def _positive(self) -> tuple[float, float]:
         a, b = self.pair.masses(np.array([0.0]))
         return float(a[1]), float(b[1])
+
+    def log_excess(self, powers: Floats, side: int = 0) -> Floats:
+        """Mirrored, f_β is f_{1-β}: what is above 1 with the one and the other."""
+        above = [self.pair.log_excess(power, 1) for power in (powers, 1 - powers)]
+        return above[(1 - side) // 2] if side else np.asarray(np.logaddexp(*above))
 
     def has_atoms(self) -> bool:
         return True

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 
 from dpcalc.arrays import Complexes, Floats
 from dpcalc.pairs.base import Kin, MixturePair, Pair, SymmetrisedPair, cells_from_tails
+from dpcalc.pairs.moments import ROUNDING
 from dpcalc.pairs.subsampled_gaussian import log_mgf as subsampled_log_mgf
+from dpcalc.pairs.subsampled_renyi import log_excess as subsampled_log_excess
 from dpcalc.pairs.symmetrised_gaussian import log_mgf as symmetrised_log_mgf
 
 
@@ -33,11 +35,67 @@ class GaussianPair(Pair):
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         return exponents * (1 + exponents) * (self.mu * self.mu / 2)
 
+    def log_excess(self, powers: Floats, side: int = 0) -> Floats:
+        if side:
+            return np.full(powers.shape, np.inf)
+        exponent = powers * (powers - 1) * (self.mu * self.mu / 2) * (1 + ROUNDING)
+        with np.errstate(divide="ignore"):
+            return np.asarray(exponent + np.log(-np.expm1(-exponent)) + ROUNDING)
+
+    def window(self, powers: Floats) -> tuple[float, float, Floats]:
+        """Fourteen standard deviations around 0 and around the mean of L under X^β Q.
+
+        Beyond, f_β(1 - q + qX) is at most X^β on the side where that is above 1, and |β|(1 + X) on the other.
+        """
+        centres = self.mu * self.mu * np.append(powers, [0.0, 1.0])
+        low, high = (float(end) for end in (centres.min() - 14 * self.mu, centres.max() + 14 * self.mu))
+        under = [(end / self.mu + self.mu / 2) for end in (low, high)]
+        steep = np.where(powers > 1, log_ndtr(powers * self.mu - under[1]), log_ndtr(under[0] - powers * self.mu))
+        steep = steep + powers * (powers - 1) * (self.mu * self.mu / 2)
+        flat = np.log(np.abs(powers)) + np.log(ndtr(under[0]) + ndtr(-under[1]) + ndtr(self.mu - under[1]))
+        return low, high, np.logaddexp(steep, flat) + ROUNDING * (1 + np.abs(steep))
+
     def reversed(self) -> Pair:
         return self
 
     def mixed(self, rate: float) -> Pair:
         return self if rate == 1.0 else SampledGaussian(self, rate)
+
+    def opposed(self, rate: float) -> Pair | None:
+        return self if rate == 1.0 else OpposedGaussian(self.mu / 2, rate)
+
+
+@dataclass(frozen=True)
+class OpposedGaussian(Pair):
+    """(1-q)N(0, 1) + qN(μ, 1) against (1-q)N(0, 1) + qN(-μ, 1): a sampled record turned into its opposite.
+
+    The ratio (1-q + q e^{μx-μ²/2}) / (1-q + q e^{-μx-μ²/2}) is e^l where μx = l/2 + asinh((1-q)/q e^{μ²/2} sinh(l/2)).
+    """
+
+    mu: float
+    rate: float
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        x = self._place(edges)
+        tails = {side: [ndtr(side * (x - shift)) for shift in (0.0, self.mu, -self.mu)] for side in (1, -1)}
+        (below, below_p, below_q), (above, above_p, above_q) = tails[1], tails[-1]
+        q = self.rate
+        a = cells_from_tails((1 - q) * below + q * below_p, (1 - q) * above + q * above_p)
+        b = cells_from_tails((1 - q) * below + q * below_q, (1 - q) * above + q * above_q)
+        return a, b
+
+    def _place(self, losses: Floats) -> Floats:
+        """The x at which the loss is so large."""
+        log_factor = np.log((1 - self.rate) / self.rate) + self.mu * self.mu / 2
+        half = np.abs(losses) / 2
+        with np.errstate(divide="ignore"):
+            log_sinh = half + np.log(-np.expm1(-2 * half) / 2) + log_factor
+        far = np.log(2.0) + log_sinh
+        grown = np.where(log_sinh > 40, far, np.arcsinh(np.exp(np.minimum(log_sinh, 40.0))))
+        return np.asarray(np.sign(losses) * (half + grown) / self.mu)
+
+    def reversed(self) -> Pair:
+        return self
 
 
 @dataclass(frozen=True)
@@ -49,6 +107,16 @@ class SampledGaussian(MixturePair):
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         # ReversedPair asks at -1-λ, which is E_Q under the other direction: one formula serves both.
         return np.asarray(subsampled_log_mgf(exponents, 1 / self.pair.mu, self.rate, "remove"))
+
+    def log_excess(self, powers: Floats, side: int = 0) -> Floats:
+        """For β < 0 that of 1 - β: adding is never worse than removing (Mironov, Talwar, Zhang 2019, Theorem 5)."""
+        if side:
+            return super().log_excess(powers, side)
+        mirrored = np.where(powers < 0, 1 - powers, powers)
+        return np.asarray(subsampled_log_excess(mirrored, np.array([1 / self.pair.mu]), self.rate)[0])
+
+    def two_sided_rdp(self, orders: Floats) -> Floats:
+        return self.rdp(orders)
 
     def symmetrised(self) -> Pair:
         return SymmetrisedGaussian(self)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc.arrays import Complexes, Floats
+from dpcalc.elementary import exp_remainder
 from dpcalc.pairs.base import Pair, cells_from_tails
+from dpcalc.pairs.moments import ROUNDING
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,16 @@ class LaplacePair(Pair):
         middle = -np.expm1(-twice * e) / (2 * twice)
         inside: Complexes = (1 + np.exp(-twice * e)) / 2 + middle
         return exponents * e + np.log(inside)
+
+    def log_excess(self, powers: Floats, side: int = 0) -> Floats:
+        """(β(e^{(β-1)ε} - 1 - (β-1)ε) + (β-1)(e^{-βε} - 1 + βε)) / (2β-1) (Mironov 2017, Proposition 6)."""
+        if side:
+            return super().log_excess(powers, side)
+        beta = np.where(powers < 0, 1 - powers, powers)  # the pair is symmetric
+        x, y = (beta - 1) * self.epsilon, beta * self.epsilon
+        terms = beta * exp_remainder(np.minimum(x, 600.0)) + (beta - 1) * exp_remainder(-y)
+        large = x + np.log(beta / (2 * beta - 1)) + np.log1p((beta - 1) / beta * np.exp(-x - y))
+        return np.asarray(np.where(x < 600, np.log(terms / (2 * beta - 1)), large) + ROUNDING * (1 + np.abs(x)))
 
     def has_atoms(self) -> bool:
         return True

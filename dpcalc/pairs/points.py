@@ -10,6 +10,7 @@ import numpy as np
 
 from dpcalc.arrays import Complexes, Floats
 from dpcalc.pairs.base import Pair
+from dpcalc.pairs.moments import log_excess_of_points, mixed_losses
 
 # Losses above this are not told apart from infinity: e^loss must stay within the range of doubles.
 LARGEST_LOSS = 300.0
@@ -72,23 +73,15 @@ class PointPair(Pair):
     def at_infinity(self) -> tuple[float, float]:
         return self.p_infinite, self.q_infinite
 
-    def rdp(self, orders: Floats) -> Floats | None:
-        """Upper bounds on the Rényi divergence at each order: log(1 + Σp(e^{λl} - 1))/λ, its rounding added."""
-        if self.p_infinite > 0:
-            return None
-        exponents = np.multiply.outer(orders - 1, self.losses)
-        changes = self.p * np.expm1(np.minimum(exponents, 1.0))
-        near = np.log1p(np.maximum(changes.sum(axis=-1) + 1e-15 * np.abs(changes).sum(axis=-1), 0.0))
-        transform = self.log_mgf((orders - 1).astype(np.complex128))
-        assert transform is not None
-        far = transform.real + 1e-14 * (1 + np.abs(exponents).max(axis=-1))
-        return np.asarray(np.where(exponents.max(axis=-1) <= 1.0, near, far) / (orders - 1) * (1 + 1e-12))
+    def log_excess(self, powers: Floats, side: int = 0) -> Floats:
+        chosen = np.ones(self.losses.shape, dtype=bool) if side == 0 else side * self.losses > 0
+        return log_excess_of_points(self.q[chosen], self.losses[chosen], self.at_infinity(), powers, side=side)
 
     def mixed(self, rate: float) -> Pair:
         """Where only Q has mass, the mixture has (1-q) of it: a point at log(1-q)."""
         if rate == 1.0:
             return self
-        losses = np.append(np.log1p(-rate), _mixed_losses(self.losses, rate))
+        losses = np.append(np.log1p(-rate), mixed_losses(self.losses, rate))
         q = np.append(self.q_infinite, self.q)
         p = (1 - rate) * q + rate * np.append(0.0, self.p)
         inside = (p > 0) | (q > 0)
@@ -96,12 +89,6 @@ class PointPair(Pair):
 
     def reversed(self) -> Pair:
         return PointPair(-self.losses[::-1], self.q[::-1], self.p[::-1], self.q_infinite, self.p_infinite)
-
-
-def _mixed_losses(losses: Floats, rate: float) -> Floats:
-    """log(1 - q + q e^l) without cancellation near 0 or overflow far above."""
-    near = np.log1p(rate * np.expm1(np.minimum(losses, 30.0)))
-    return np.where(losses > 30.0, np.logaddexp(np.log1p(-rate), losses + np.log(rate)), near)
 
 
 def pure_dp_pair(epsilon: float, delta: float = 0.0) -> PointPair:

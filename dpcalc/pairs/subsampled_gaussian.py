@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpcalc.arrays import Floats
+from dpcalc.pairs.moments import ROUNDING
+from dpcalc.pairs.subsampled_renyi import log_excess
 
 Direction = Literal["remove", "add"]
 
 _DIGITS = 42.0  # e^-42: below the rounding of the sum
 _CHUNK = 500_000  # complex numbers held at once
-_TOGETHER = 64  # noise multipliers that share their nodes
 _FACTORIALS = np.cumprod(np.arange(2.0, 10.0))  # 2! … 9!
 _FURTHEST = 2e4  # standard deviations up to which the quadrature reaches
 
@@ -56,43 +57,13 @@ def log_mgf(
 def rdp(orders: Floats, noise_multipliers: Floats, sampling_rate: float) -> Floats:
     """Upper bounds on the Rényi divergence of the worse direction (remove): one row per noise multiplier.
 
-    In blocks of similar noise that share their quadrature; never more than without sampling.
+    Never more than without sampling.
     """
-    result = np.empty((noise_multipliers.size, orders.size))
-    ranked = np.argsort(noise_multipliers)
-    powers = orders.argsort()
-    for start in range(0, ranked.size, _TOGETHER):
-        members = ranked[start : start + _TOGETHER]
-        sigmas = noise_multipliers[members]
-        for block in _blocks_of_similar(orders[powers]):
-            chosen = powers[block]
-            if orders[chosen].max() > 200 * sigmas.min() or sigmas.max() > 2 * sigmas.min():
-                value = log_mgf(orders[chosen] - 1, sigmas, sampling_rate)
-            else:
-                value = _log_moments_of_many(orders[chosen], sigmas, sampling_rate)
-            result[np.ix_(members, chosen)] = value / (orders[chosen] - 1)
-    unsampled = np.multiply.outer(1 / (2 * noise_multipliers**2), orders)
-    return np.minimum(result * (1 + 1e-11), unsampled)
-
-
-def _log_moments_of_many(powers: Floats, sigmas: Floats, rate: float) -> Floats:
-    """log E[r^β] for real β > 1 and noise multipliers close to each other, on common nodes."""
-    finest, step = _nodes(powers, float(sigmas.min()), rate)
-    other, _ = _nodes(powers, float(sigmas.max()), rate)
-    first, last = min(finest[0], other[0]), max(finest[-1], other[-1])
-    nodes = first + step * np.arange(int(np.ceil((last - first) / step)) + 1)
-    log_ratios = log_density_ratio(nodes[None, :], sigmas[:, None], rate)
-    log_weight = -nodes * nodes / 2 + np.log(step) - np.log(2 * np.pi) / 2
-    result = np.empty((sigmas.size, powers.size))
-    for i, log_ratio in enumerate(log_ratios):
-        largest = float(np.max(log_weight + powers.max() * log_ratio))
-        if largest > 300:
-            terms = log_weight + np.multiply.outer(powers, log_ratio)
-            top = terms.max(axis=-1)
-            result[i] = np.log(np.exp(terms - top[:, None]).sum(axis=-1)) + top
-        else:
-            result[i] = _log1p(_excess(powers, log_ratio, log_weight))
-    return result
+    unsampled = np.multiply.outer(1 / (2 * noise_multipliers**2), orders) * (1 + ROUNDING)
+    if sampling_rate == 1.0:
+        return unsampled
+    sampled = np.logaddexp(0.0, log_excess(orders, noise_multipliers, sampling_rate)) / (orders - 1) * (1 + ROUNDING)
+    return np.minimum(sampled, unsampled)
 
 
 def _blocks_of_similar(sorted_powers: Floats) -> list[slice]:

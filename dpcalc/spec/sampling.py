@@ -10,6 +10,7 @@ from fractions import Fraction
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+from dpcalc.numbers import steps_of_epochs
 from dpcalc.spec.fields import Reader
 from dpcalc.spec.node import Node
 
@@ -81,8 +82,8 @@ class Sampling:
         """The steps of so many epochs, rounded up, from the numbers as they are written."""
         self.rate()
         if self.keys.has("rate"):
-            return math.ceil(epochs / self.keys.exact("rate"))
-        return math.ceil(epochs * self.keys.exact("dataset_size") / self.keys.exact("batch_size"))
+            return steps_of_epochs(epochs, 1, self.keys.exact("rate"))
+        return steps_of_epochs(epochs, self.keys.exact("dataset_size"), self.keys.exact("batch_size"))
 
     def epochs_of(self, steps: int) -> int:
         """The most often that any record is used in so many steps of a fixed order.

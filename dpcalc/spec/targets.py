@@ -15,6 +15,8 @@ Parts = Sequence[tuple[Mechanism, int]]
 
 # A real solution moved by this much the other way exceeds the target; the search ends at a quarter of it.
 _NUDGE = 1e-3
+# Ends whose ratios are further apart than this, in logarithms, are halved and not interpolated between.
+_FAR = 8.0
 
 
 @dataclass(frozen=True)
@@ -27,29 +29,23 @@ class Target:
 
     def measure(self, parts: Parts, tolerance: float) -> float:
         """A certified upper bound on the quantity; infinite where there is none."""
-        from dpcalc.accounting.gaussian import composed_mu
-        from dpcalc.accounting.renyi import composed_rho
         from dpcalc.spec.composition import Question
 
-        if self.quantity == "mu":
-            return _or_infinite(composed_mu(parts))
-        if self.quantity == "rho":
-            return _or_infinite(composed_rho(parts))
         if self.quantity == "epsilon":
             return _or_infinite(Question(delta=self.at, tolerance=tolerance).ask(parts).epsilon)
-        if self.quantity == "advantage":
-            return _or_infinite(Question(epsilon=0.0, tolerance=tolerance).ask(parts).delta)
-        return self._true_positive_rate(parts, tolerance)
+        found = Question(epsilon=0.0, tolerance=tolerance).ask(parts)
+        if self.quantity == "tpr":
+            return self._true_positive_rate(parts, found.mu if found.mu_kind == "exact" else None, tolerance)
+        return _or_infinite({"mu": found.mu, "rho": found.rho, "advantage": found.delta}[self.quantity])
 
-    def _true_positive_rate(self, parts: Parts, tolerance: float) -> float:
-        from dpcalc.accounting.gaussian import composed_mu, is_exactly_gaussian
+    def _true_positive_rate(self, parts: Parts, exact_mu: float | None, tolerance: float) -> float:
         from dpcalc.conversions import gdp_tradeoff
         from dpcalc.conversions.attack import least_true_positive_rate
         from dpcalc.spec.composition import Question
 
         assert self.at is not None
-        if is_exactly_gaussian(parts):
-            return float(gdp_tradeoff(_or_infinite(composed_mu(parts)), self.at))
+        if exact_mu is not None:
+            return float(gdp_tradeoff(exact_mu, self.at))
         return least_true_positive_rate(
             lambda epsilon: _or_infinite(Question(epsilon=epsilon, tolerance=tolerance).ask(parts).delta), self.at
         )
@@ -78,10 +74,20 @@ def search(ratio: Callable[[float], float], *, low: float, high: float, increasi
         raise InputError(f"no solution: even at the most private value {safe:g} the target is exceeded")
     if not exceeds(ratio(greedy), 1):
         raise InputError(f"no solution: the target is kept up to the least private value {greedy:g}")
+    below, above = _log(ratio(safe)), _log(ratio(greedy))
     while abs(greedy - safe) > 1 if integer else abs(math.log(greedy / safe)) > _NUDGE / 4:
-        middle = float(round((safe + greedy) / 2)) if integer else math.sqrt(safe) * math.sqrt(greedy)
-        if exceeds(ratio(middle), 1):
-            greedy = middle
+        # Where a power law through both ends meets the target; an end that stays counts half (Illinois).
+        share = min(max(below / (below - above), 0.05), 0.95) if above - below < _FAR else 0.5
+        middle = round(safe + share * (greedy - safe)) if integer else safe * (greedy / safe) ** share
+        if integer:
+            middle = min(max(middle, min(safe, greedy) + 1), max(safe, greedy) - 1)
+        at = ratio(middle)
+        if exceeds(at, 1):
+            greedy, above, below = middle, max(_log(at), 1e-9), below / 2
         else:
-            safe = middle
+            safe, below, above = middle, min(_log(at), -1e-9), above / 2
     return Solution(safe, greedy, ratio(greedy))
+
+
+def _log(ratio: float) -> float:
+    return math.log(min(max(ratio, 1e-300), 1e300))

@@ -1,7 +1,12 @@
-"""Which records take part in a step: all of them, the next ones in file order, or a random few."""
+"""Which records take part in a step, and in which slots of the sum they sit.
+
+Who sits where must not betray who is there (docs/train.md): file order and ranks of batches of fixed size are the same
+for the others whether or not a record is blank or replaced; a Poisson batch is put into its slots at random.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -29,6 +34,11 @@ class Batches:
         return self.batch_size / self.records
 
     @property
+    def is_poisson(self) -> bool:
+        """Whether every record is drawn on its own, so that the size of a batch is random."""
+        return self.algorithm == "sgd" and not self.fixed_size and self.sampling_rate < 1
+
+    @property
     def steps_per_epoch(self) -> int:
         """Steps until every record has taken part once, or would have on average."""
         return 1 if self.algorithm == "gd" else -(-self.records // self.batch_size)
@@ -45,3 +55,44 @@ class Batches:
             # The records with the smallest of independent keys: every subset of this size is equally likely.
             return np.sort(np.argpartition(keys, self.batch_size - 1)[: self.batch_size])
         return np.flatnonzero(keys < self.sampling_rate)
+
+    def overflow(self, slots: int) -> float:
+        """At least the chance that a Poisson step draws `slots` or more of all records but one: Chernoff's bound."""
+        others, rate = self.records - 1, self.sampling_rate
+        if not self.is_poisson or slots > others:
+            return 0.0
+        share = slots / others
+        if share <= rate:
+            return 1.0
+        spread = share * math.log(share / rate)
+        if share < 1:
+            spread += (1 - share) * (math.log1p(-share) - math.log1p(-rate))
+        # The sum cancels to about (share − rate)², and is rounded by less than 1e-14 of one and the logarithm.
+        exponent = others * (spread - 1e-14 * (1 + abs(math.log(share / rate))))
+        return min(1.0, math.exp(-exponent) * (1 + 1e-12) + 5e-324)
+
+    def slots_within(self, allowed: float) -> int:
+        """The fewest slots for which a step overflows with probability at most `allowed`."""
+        if not self.is_poisson:
+            return self.batch_size
+        low, high = self.batch_size, self.records
+        while low < high:
+            middle = (low + high) // 2
+            if self.overflow(middle) <= allowed:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+
+def seated(drawn: NDArray[np.int64], slots: int, noise: Noise) -> NDArray[np.int64]:
+    """A Poisson batch in slots by a uniformly random injection, −1 where nobody sits.
+
+    Restricted to the others it is uniform again, whoever else is drawn. Of a batch that overflows, a random part sits:
+    what is done then does not matter, since the chance of it is part of δ.
+    """
+    places = np.argsort(noise.uniforms(max(slots, len(drawn))), kind="stable")[: len(drawn)]
+    seats = np.full(slots, -1, dtype=np.int64)
+    fits = places < slots
+    seats[places[fits]] = drawn[fits]
+    return seats

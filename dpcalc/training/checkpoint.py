@@ -8,35 +8,26 @@ nothing twice.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import zipfile
 import zlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcalc import files
 from dpcalc.errors import InputError
 
-FORMAT = "dpcalc-checkpoint/1"
+FORMAT = "dpcalc-checkpoint/2"
 
 Arrays = dict[str, NDArray[Any]]
 
 
 def save(path: str, facts: dict[str, Any], arrays: Arrays) -> None:
-    """Write a checkpoint beside the old one, and put it in its place in one move."""
-    target = Path(path)
-    try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-            text = json.dumps({"format": FORMAT, **facts}, default=_as_plain)
-            np.savez(file, allow_pickle=False, facts=np.array(text), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(file.name).replace(target)
-    except OSError as error:
-        raise InputError(f"cannot write the checkpoint: {error}.", where=path) from None
+    """Write a checkpoint beside the old one, and put it in its place in one move; for its owner's eyes only."""
+    text = json.dumps({"format": FORMAT, **facts}, default=_as_plain)
+    with files.writing(path, mode=files.PRIVATE) as stream:
+        np.savez(stream, allow_pickle=False, facts=np.array(text), **arrays)
 
 
 def load(path: str) -> tuple[dict[str, Any], Arrays]:
@@ -54,10 +45,10 @@ def load(path: str) -> tuple[dict[str, Any], Arrays]:
     return facts, arrays
 
 
-def same_settings(path: str, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
+def same_run(path: str, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Raise unless the checkpoint is of the run that is asked for; another run would break its accounting."""
     for name, value in wanted.items():
-        if stored.get(name) != value:
+        if name not in stored or stored[name] != value:
             raise InputError(
                 f"the checkpoint was made with {name} = {stored.get(name)!r}, not {value!r}; the same run is needed.",
                 where=path,

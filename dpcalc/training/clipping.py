@@ -3,6 +3,10 @@
 Whatever the strategy, one step is one Gaussian mechanism with the noise multiplier of the run: the queries of a step
 are released together, and a record's squared shares add up to at most 1/multiplier² (joint clipping, McMahan et al.,
 2018). A strategy also tells each record's own share, so that filters and logs count what was really used.
+
+`margin` is what rounding adds to the movement of a sum, in clips (see `sums`). Every gradient is brought to
+K = C/(1 + margin), so that no record moves the computed sum by more than C; one of norm κ moves it by at most
+κ + margin·C, and that is what it is charged.
 """
 
 from __future__ import annotations
@@ -14,12 +18,18 @@ import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
+from dpcalc.numbers import Range
 from dpcalc.training.noise import Noise
 
 ClippingName = Literal["fixed", "quantile", "online"]
 
-# Single-precision gradients are clipped this much below the clip, so that rounding cannot carry one over it.
-_MARGIN = 1 - 2.0**-16
+# Clips for which rounding of weighted gradients is covered by the slack below, and stays covered as a clip moves.
+CLIPS = Range(low=1e-12, high=1e12)
+
+# Weights aim this much below their limit: a weight and its product with a signal are rounded by 2⁻²⁴ each.
+_SLACK = 1 - 2.0**-20
+# A norm as it is charged: above that of the rounded, weighted gradient.
+_CHARGED = 1 + 2.0**-22
 
 _QUANTILE_RATE = 0.2
 _ONLINE_RATE = 2.5e-3
@@ -30,15 +40,17 @@ class Clipping(Protocol):
     """A clip that may move from step to step, on released values only."""
 
     clip: float
+    margin: float
     rate_factor: float
     noise_multiplier: float
+    queries: int
 
     def weights(self, norms: Floats) -> Floats:
         """For each query of a step (rows), the factor on each record's gradient."""
         ...
 
     def spent(self, norms: Floats) -> Floats:
-        """Each record's own norm, in the units in which the noise is `deviation`."""
+        """How far each record can move the sums, in the units in which the noise is `deviation`."""
         ...
 
     def release(self, sums: Floats, within: float, *, batch_size: int, noise: Noise) -> Floats:
@@ -52,24 +64,41 @@ class Clipping(Protocol):
 
 def scale_to(norms: Floats, limit: Floats | float) -> Floats:
     """The factors that bring gradients of these norms to `limit`, where they exceed it."""
-    target = limit * _MARGIN
+    target = limit * _SLACK
     scales: Floats = target / np.maximum(norms, np.maximum(target, np.finfo(np.float64).tiny))
     return scales
+
+
+def moved(norms: Floats, *, clip: float, margin: float) -> Floats:
+    """How far a record of each norm can move the computed sum: its own norm and the margin, at most the clip."""
+    reach = np.minimum(clip, norms * _CHARGED + margin * clip)
+    return np.where(norms > 0, reach, 0.0)
+
+
+def norms_within(reach: Floats, *, clip: float, margin: float) -> Floats:
+    """The norms to which gradients must be brought so that none moves the computed sum by more than its `reach`."""
+    return np.maximum(0.0, reach - margin * clip) / _CHARGED
+
+
+def _kept(clip: float) -> float:
+    """A clip that has moved, kept where the theorem on sums holds."""
+    return min(max(clip, CLIPS.low), CLIPS.high)
 
 
 class FixedClip:
     """One clip for the whole run."""
 
     rate_factor = 1.0
+    queries = 1
 
-    def __init__(self, clip: float, noise_multiplier: float) -> None:
-        self.clip, self.noise_multiplier = clip, noise_multiplier
+    def __init__(self, clip: float, noise_multiplier: float, *, margin: float = 0.0) -> None:
+        self.clip, self.noise_multiplier, self.margin = clip, noise_multiplier, margin
 
     def weights(self, norms: Floats) -> Floats:
-        return scale_to(norms, self.clip)[None]
+        return scale_to(norms, self.clip / (1 + self.margin))[None]
 
     def spent(self, norms: Floats) -> Floats:
-        return np.minimum(norms, self.clip)
+        return moved(norms, clip=self.clip, margin=self.margin)
 
     def release(self, sums: Floats, within: float, *, batch_size: int, noise: Noise) -> Floats:  # noqa: ARG002
         deviation = self.noise_multiplier * self.clip
@@ -86,12 +115,16 @@ class QuantileClip:
     """A clip that follows a quantile of the norms (Andrew et al., 2021): C ← C·exp(−0.2(b̃ − γ)).
 
     The noisy fraction b̃ below the clip takes σ_b = batch/20 and leaves z_g = (z⁻² − (2σ_b)⁻²)^(−1/2) for the gradient.
+    Counts of ±½ are exact.
     """
 
     rate_factor = 1.0
+    queries = 1
 
-    def __init__(self, clip: float, noise_multiplier: float, *, quantile: float, batch_size: int) -> None:
-        self.clip, self._quantile = clip, quantile
+    def __init__(
+        self, clip: float, noise_multiplier: float, *, quantile: float, batch_size: int, margin: float = 0.0
+    ) -> None:
+        self.clip, self._quantile, self.margin = clip, quantile, margin
         self._counting = batch_size / 20
         left = noise_multiplier**-2 - (2 * self._counting) ** -2
         if left <= 0:
@@ -102,10 +135,11 @@ class QuantileClip:
         self._total, self.noise_multiplier = noise_multiplier, left**-0.5
 
     def weights(self, norms: Floats) -> Floats:
-        return scale_to(norms, self.clip)[None]
+        return scale_to(norms, self.clip / (1 + self.margin))[None]
 
     def spent(self, norms: Floats) -> Floats:
-        own = (np.minimum(norms / self.clip, 1) / self.noise_multiplier) ** 2 + (2 * self._counting) ** -2
+        reach = moved(norms, clip=self.clip, margin=self.margin) / self.clip
+        own = (reach / self.noise_multiplier) ** 2 + (2 * self._counting) ** -2
         shares: Floats = np.minimum(1, self._total * np.sqrt(own))
         return shares
 
@@ -113,7 +147,7 @@ class QuantileClip:
         deviation = self.noise_multiplier * self.clip
         gradient = _average(noise.add(sums[0], deviation=deviation, sensitivity=self.clip), batch_size)
         count = noise.add(np.array([within]), deviation=self._counting, sensitivity=0.5)[0]
-        self.clip *= math.exp(-_QUANTILE_RATE * (float(count) / batch_size + 0.5 - self._quantile))
+        self.clip = _kept(self.clip * math.exp(-_QUANTILE_RATE * (float(count) / batch_size + 0.5 - self._quantile)))
         return gradient
 
     def state(self) -> dict[str, Floats]:
@@ -129,20 +163,23 @@ class OnlineClip:
     The direction in which the clip acts is released with ν_q = 7.124ν, which leaves ν_g = 1.01ν for the gradient.
     """
 
-    def __init__(self, clip: float, noise_multiplier: float) -> None:
-        self.clip, self.rate_factor = clip, 1.0
+    queries = 2
+
+    def __init__(self, clip: float, noise_multiplier: float, *, margin: float = 0.0) -> None:
+        self.clip, self.rate_factor, self.margin = clip, 1.0, margin
         self._total, self._direction_noise = noise_multiplier, _ONLINE_SPLIT * noise_multiplier
         self.noise_multiplier = (noise_multiplier**-2 - self._direction_noise**-2) ** -0.5
         self._gradient: Floats = np.zeros(())
         self._direction: Floats = np.zeros(())
 
     def weights(self, norms: Floats) -> Floats:
-        # The second sum is of unit vectors: the directions of the gradients that the clip acts on.
-        directions = np.where(norms > self.clip, _MARGIN / np.maximum(norms, self.clip), 0.0)
-        return np.stack([scale_to(norms, self.clip), directions])
+        # The second sum is of unit vectors, margin included: the directions of the gradients that the clip acts on.
+        unit = _SLACK / (1 + self.margin)
+        directions = np.where(norms > self.clip, unit / np.maximum(norms, self.clip), 0.0)
+        return np.stack([scale_to(norms, self.clip / (1 + self.margin)), directions])
 
     def spent(self, norms: Floats) -> Floats:
-        own = (np.minimum(norms / self.clip, 1) / self.noise_multiplier) ** 2
+        own = (moved(norms, clip=self.clip, margin=self.margin) / self.clip / self.noise_multiplier) ** 2
         own = own + (norms > self.clip) * self._direction_noise**-2
         shares: Floats = np.minimum(1, self._total * np.sqrt(own))
         return shares
@@ -152,7 +189,7 @@ class OnlineClip:
         gradient = _average(noise.add(sums[0], deviation=deviation, sensitivity=self.clip), batch_size)
         direction = _average(noise.add(sums[1], deviation=self._direction_noise, sensitivity=1.0), batch_size)
         if self._gradient.shape:
-            self.clip *= math.exp(_ONLINE_RATE * np.sign(gradient @ self._direction))
+            self.clip = _kept(self.clip * math.exp(_ONLINE_RATE * np.sign(gradient @ self._direction)))
             self.rate_factor *= math.exp(_ONLINE_RATE * np.sign(gradient @ self._gradient))
         self._gradient, self._direction = gradient, direction
         return gradient
@@ -173,9 +210,16 @@ def _average(sums: Floats, batch_size: int) -> Floats:
 
 
 def build(
-    name: ClippingName, *, clip: float, noise_multiplier: float, quantile: float = 0.5, batch_size: int = 1
+    name: ClippingName,
+    *,
+    clip: float,
+    noise_multiplier: float,
+    quantile: float = 0.5,
+    batch_size: int = 1,
+    margin: float = 0.0,
 ) -> Clipping:
     """The clipping strategy called `name`, starting at `clip`."""
     if name == "quantile":
-        return QuantileClip(clip, noise_multiplier, quantile=quantile, batch_size=batch_size)
-    return OnlineClip(clip, noise_multiplier) if name == "online" else FixedClip(clip, noise_multiplier)
+        return QuantileClip(clip, noise_multiplier, quantile=quantile, batch_size=batch_size, margin=margin)
+    kind = OnlineClip if name == "online" else FixedClip
+    return kind(clip, noise_multiplier, margin=margin)

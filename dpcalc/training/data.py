@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc.errors import InputError
+from dpcalc.training.layers import aligned
 from dpcalc.training.readers import read_csv, read_csv_lines, read_idx_folder, read_npz
 
 SYNTHETIC = "synthetic"
@@ -115,7 +116,11 @@ def _features(name: str, kind: str, x: NDArray[Any]) -> NDArray[np.float32]:
     if x.ndim < 2 or x.dtype.kind not in "fiub":
         raise InputError(f"expected {kind} records as rows of numbers, got shape {x.shape} of {x.dtype}.", where=name)
     scale = 255 if x.dtype == np.uint8 else 1
-    rows = np.ascontiguousarray(x.reshape(len(x), int(np.prod(x.shape[1:]))), dtype=np.float32) / np.float32(scale)
+    flat = x.reshape(len(x), int(np.prod(x.shape[1:])))
+    rows = aligned(flat.shape)
+    with np.errstate(over="ignore"):
+        rows[...] = flat
+    rows /= np.float32(scale)
     if rows.shape[1] == 0:
         raise InputError(f"{kind} records have no features.", where=name)
     broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))

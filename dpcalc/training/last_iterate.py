@@ -10,7 +10,9 @@ from dpcalc.errors import InputError
 from dpcalc.guarantee import Guarantee
 from dpcalc.last_iterate.bound import COMPOSITION
 from dpcalc.last_iterate.setting import Setting
+from dpcalc.training.plan import Plan
 from dpcalc.training.settings import Settings
+from dpcalc.training.sums import TILE, margin
 
 CLIPPED = (
     "the last-iterate bound takes clipped gradients for gradients of convex, smooth losses, as Bok et al. (§D.2) do; "
@@ -34,10 +36,9 @@ class LastIterates:
     reasons: tuple[str, ...] = ()
 
 
-def last_iterate_bounds(
-    settings: Settings, records: int, *, delta: float, runs: int, classes: int, steps: int | None
-) -> LastIterates:
+def last_iterate_bounds(plan: Plan, *, classes: int, steps: int | None) -> LastIterates:
     """Every last-iterate bound of `sgd-bound` for this run, under replace-one with L = 2·clip."""
+    settings = plan.settings
     if settings.model != "logistic" or settings.regularization == 0 or settings.filter != "none":
         return LastIterates()
     missing = _missing(settings)
@@ -46,12 +47,12 @@ def last_iterate_bounds(
     from dpcalc.last_iterate.evaluate import bounds_of
 
     try:
-        setting = _setting(settings, records, steps)
-        found = [bound for bound in bounds_of(setting, delta) if bound.name != COMPOSITION and bound.rho is None]
+        setting = _setting(plan, steps)
+        found = [bound for bound in bounds_of(setting, plan.delta) if bound.name != COMPOSITION and bound.rho is None]
     except InputError as error:
         return LastIterates(reasons=(f"the last-iterate bound is not given: {error}",))
-    proved = classes == 2 or settings.clip >= largest_gradient(settings)
-    return LastIterates(guarantees=tuple(_evaluated(setting, bound, delta, runs, proved) for bound in found))
+    proved = classes == 2 or settings.clip >= largest_gradient(settings) * (1 + margin(TILE, plan.slots)) * (1 + 2e-6)
+    return LastIterates(guarantees=tuple(_evaluated(setting, bound, plan, proved) for bound in found))
 
 
 def _missing(settings: Settings) -> str:
@@ -71,33 +72,33 @@ def squared_input(settings: Settings) -> float:
 
 
 def largest_gradient(settings: Settings) -> float:
-    """‖x‖·‖p − y‖ ≤ √(R² + 1)·√2: a clip above this never acts."""
+    """‖x‖·‖p − y‖ ≤ √(R² + 1)·√2: a clip above this, and above what rounding takes off it, never acts."""
     return math.sqrt(2 * squared_input(settings))
 
 
-def _setting(settings: Settings, records: int, steps: int | None) -> Setting:
-    batches = settings.batches(records)
+def _setting(plan: Plan, steps: int | None) -> Setting:
+    settings, batch_size = plan.settings, plan.batches.batch_size
     return Setting(
         algorithm=settings.algorithm,
         learning_rate=settings.rate,
-        sigma=settings.noise_multiplier * settings.clip / batches.batch_size,
+        sigma=settings.noise_multiplier * settings.clip / batch_size,
         sensitivity=2 * settings.clip,
-        dataset_size=records,
-        steps=settings.planned_steps(records) if steps is None else steps,
-        batch_size=None if settings.algorithm == "gd" else batches.batch_size,
+        dataset_size=plan.records,
+        steps=plan.planned_steps if steps is None else steps,
+        batch_size=None if settings.algorithm == "gd" else batch_size,
         strong_convexity=settings.regularization,
         # The Hessian of the cross-entropy in the scores has norm at most 1/2.
         smoothness=squared_input(settings) / 2 + settings.regularization,
     )
 
 
-def _evaluated(setting: Setting, bound: Any, delta: float, runs: int, proved: bool) -> LastIterate:
+def _evaluated(setting: Setting, bound: Any, plan: Plan, proved: bool) -> LastIterate:
     from dpcalc.accounting.compose import compose
     from dpcalc.last_iterate.evaluate import evaluate, mechanisms_of
 
-    guarantee = evaluate(setting, bound, delta=delta).guarantee
-    if runs > 1:
-        together = compose([(m, count * runs) for m, count in mechanisms_of(setting, bound)], delta=delta)
+    guarantee = evaluate(setting, bound, delta=plan.delta).guarantee
+    if plan.runs > 1:
+        together = compose([(m, count * plan.runs) for m, count in mechanisms_of(setting, bound)], delta=plan.delta)
         guarantee = replace(together, theorem=guarantee.theorem, assumptions=guarantee.assumptions)
     if not proved:
         guarantee = replace(guarantee, status="approximate").with_warnings(CLIPPED)

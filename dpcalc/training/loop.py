@@ -8,21 +8,20 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats
-from dpcalc.errors import CertificationError, InputError
+from dpcalc.errors import CertificationError
 from dpcalc.filters.filters import IndividualFilter
-from dpcalc.filters.rules import unlimited
 from dpcalc.filters.totals import Totals
 from dpcalc.training import checkpoint, clipping, models, optimizers
-from dpcalc.training.batches import Records
-from dpcalc.training.clipping import scale_to
+from dpcalc.training.batches import Records, seated
+from dpcalc.training.clipping import norms_within, scale_to
 from dpcalc.training.data import Dataset
+from dpcalc.training.layers import as_aligned, squared_norms
 from dpcalc.training.noise import Noise, SeededNoise, SystemNoise
-from dpcalc.training.privacy import filter_rule, noise_units
+from dpcalc.training.plan import Plan
 from dpcalc.training.record import Log
-from dpcalc.training.settings import Settings
+from dpcalc.training.sums import Bools, Seats, SlotSums
 
 # Parameters beyond this are no model any more, and single precision is about to overflow.
 _DIVERGED = 1e6
@@ -46,82 +45,74 @@ class History:
 
 
 class Trainer:
-    """A run that can be advanced step by step, saved and taken up again."""
+    """A run that can be advanced step by step, saved and taken up again; all that is private about it is its plan."""
 
-    def __init__(
-        self, settings: Settings, data: Dataset, *, delta: float, track: bool = False, stream: int = 0
-    ) -> None:
-        self.settings, self._data = settings, data
-        if settings.feature_clip is not None:
-            self._data = data.with_features_clipped(settings.feature_clip)
-        self.batches = settings.batches(len(data))
-        self.total_steps = settings.all_steps(len(data))
+    def __init__(self, plan: Plan, data: Dataset, *, stream: int = 0) -> None:
+        settings = plan.settings
+        self.plan, self.settings, self.batches = plan, settings, plan.batches
+        self._data = data if settings.feature_clip is None else data.with_features_clipped(settings.feature_clip)
+        self._x = as_aligned(self._data.x_train)
+        self._known = squared_norms(self._x)
+        self.total_steps = plan.total_steps
         self.model = models.build(settings.model, features=data.features, classes=data.classes, hidden=settings.hidden)
         self.noise: Noise = SystemNoise() if settings.seed is None else SeededNoise(settings.seed, stream=stream)
+        self._sums = SlotSums(self.model, plan.slots, sparse=plan.looks_at_everyone)
         self.clipping = clipping.build(
             settings.clipping,
             clip=settings.clip,
             noise_multiplier=settings.noise_multiplier,
             quantile=settings.quantile,
             batch_size=self.batches.batch_size,
+            margin=self._sums.margin,
         )
         self._optimizer = optimizers.build(settings.optimizer, momentum=settings.momentum)
-        self.filter = self._build_filter(delta, track)
+        self.filter: IndividualFilter | None = None
+        if plan.rule is not None:
+            self.filter = IndividualFilter(plan.rule, individuals=len(data), mode=settings.filter_mode)
         self.parameters = self.model.initial(self.noise.uniforms)
+        self._sums.test_locality(self.parameters)
         self.step = 0
         self.history = History()
-
-    def _build_filter(self, delta: float, track: bool) -> IndividualFilter | None:
-        settings, records = self.settings, len(self._data)
-        if settings.filter != "none":
-            rule = filter_rule(settings, records, delta)
-            return IndividualFilter(rule, individuals=records, mode=settings.filter_mode)
-        if not track:
-            return None
-        if self.batches.fixed_size and settings.algorithm == "sgd":
-            raise InputError(
-                "individual losses of uniform batches are not known, so there is nothing to audit: --log needs "
-                "--adjacency add-remove here, or --algorithm gd or cgd."
-            )
-        clip, sigma = noise_units(settings)
-        if settings.algorithm == "sgd" and self.batches.sampling_rate < 1:
-            order = filter_rule(settings, records, delta).orders
-            rule = unlimited("rdp", sigma=sigma, clip=clip, orders=order, sampling_rate=self.batches.sampling_rate)
-        else:
-            rule = unlimited("gdp", sigma=sigma, clip=clip)
-        return IndividualFilter(rule, individuals=records)
-
-    @property
-    def looks_at_everyone(self) -> bool:
-        """Whether every record's norm is needed at every step, sampled or not."""
-        return self.filter is not None and self.settings.algorithm == "sgd"
+        # How plain training did on the test records, and the step whose parameters were kept instead of the last ones.
+        self.plain: float | None = None
+        self.plain_parameters = self.parameters
+        self.kept_step: int | None = None
 
     def advance(self, log: Log | None = None) -> None:
         """One step: norms, weights, weighted sums, noise, and the optimizer's move."""
-        drawn = self.batches.draw(self.step, self.noise)
-        records = slice(0, len(self._data)) if self.looks_at_everyone else drawn
-        look = _Look(records, self._chosen(drawn) if self.looks_at_everyone else None, log)
+        look = self._look(self.batches.draw(self.step, self.noise), log)
         tally = _Tally()
 
-        def weigh(norms: Floats, part: slice) -> Floats:
-            if not np.isfinite(norms).all():
-                raise DivergedError(self.step + 1, "a gradient is not a finite number")
-            return self._weights(norms, part, look, tally)
+        def weigh(norms: Floats, present: Bools, slots: slice) -> Floats:
+            return self._weights(norms, present, slots, look, tally)
 
-        y = self._data.y_train[records]
-        found = self.model.weighted_pass(self.parameters, self._data.x_train[records], y, weigh)
+        found = self._sums.run(
+            self.parameters, self._x, self._data.y_train, look.seats, weigh,
+            queries=self.clipping.queries, known=self._known,
+        )  # fmt: skip
         self.history.clips.append(self.clipping.clip)
+        # The rate of this step is the one from before its gradient is seen (Galli et al., Algorithm 1).
+        rate = self.settings.rate * self.clipping.rate_factor
         size = self.batches.batch_size
         gradient = self.clipping.release(found.sums, tally.within, batch_size=size, noise=self.noise)
         self.history.active.append(tally.active)
-        self.history.losses.append(float(found.losses.mean()) if len(found.losses) else 0.0)
-        self._move(gradient)
+        self.history.losses.append(float(found.losses.sum()) / max(1, tally.present))
+        self._move(gradient, rate)
 
-    def _move(self, gradient: Floats) -> None:
+    def _look(self, drawn: Records, log: Log | None) -> _Look:
+        """Who sits where in this step, and which of them it uses."""
+        if self.plan.looks_at_everyone:
+            chosen = np.zeros(len(self._data), dtype=bool)
+            chosen[drawn] = True
+            return _Look(slice(0, len(self._data)), chosen, log)
+        if isinstance(drawn, slice) or not self.batches.is_poisson:
+            return _Look(drawn, None, log)
+        return _Look(seated(drawn, self.plan.slots, self.noise), None, log)
+
+    def _move(self, gradient: Floats, rate: float) -> None:
         level = self.clipping.noise_multiplier * self.history.clips[-1] / self.batches.batch_size
         if self.settings.regularization:
             gradient = gradient + self.settings.regularization * self.parameters
-        rate = self.settings.rate * self.clipping.rate_factor
         moved = self._optimizer.update(gradient, rate=rate, noise_level=level)
         np.subtract(self.parameters, moved, out=moved)
         self.step += 1
@@ -130,39 +121,47 @@ class Trainer:
             raise DivergedError(self.step, f"a parameter has reached {largest:.3g}")
         self.parameters = moved.astype(np.float32)
 
-    def _chosen(self, drawn: Records) -> NDArray[np.bool_]:
-        chosen = np.zeros(len(self._data), dtype=bool)
-        chosen[drawn] = True
-        return chosen
-
-    def _weights(self, norms: Floats, part: slice, look: _Look, tally: _Tally) -> Floats:
+    def _weights(self, norms: Floats, present: Bools, slots: slice, look: _Look, tally: _Tally) -> Floats:
         """The factors on these records' gradients, once the filter has had its say and been charged."""
         weights = self.clipping.weights(norms)
-        active = np.ones(len(norms), dtype=bool)
-        if self.filter is not None and isinstance(look.records, slice):
-            who = slice(look.records.start + part.start, look.records.start + part.stop)
-            shares = self.clipping.spent(norms)
-            if look.log is not None and len(norms):
-                look.log.write(self.step, who, shares)
-            active, costs = self.filter.charge(shares, who)
-            if self.filter.mode == "clip":
-                weights = np.minimum(weights, scale_to(norms, np.sqrt(costs[0])))
+        active = present.copy()
+        if self.filter is not None:
+            shares = self.clipping.spent(norms) * present
+            weights = np.minimum(weights, self._charged(norms, shares, slots, look, active))
         if look.chosen is not None:
-            active = active & look.chosen[part]
+            active &= look.chosen[slots]
+        tally.present += int(present.sum())
         tally.active += int(active.sum())
         tally.within += float(((norms <= self.clipping.clip) - 0.5)[active].sum())
         return weights * active
 
+    def _charged(self, norms: Floats, shares: Floats, slots: slice, look: _Look, active: Bools) -> Floats | float:
+        """Charge each record its share, take out of `active` whoever it does not fit, and bound the weights."""
+        if self.filter is None or not isinstance(look.seats, slice):
+            raise CertificationError("a filter charges records by their place in the file; these have none.")
+        stop = min(slots.stop, look.seats.stop - look.seats.start)
+        who = slice(look.seats.start + slots.start, look.seats.start + stop)
+        here = slice(0, stop - slots.start)
+        if look.log is not None:
+            look.log.write(self.step, who, shares[here])
+        fits, costs = self.filter.charge(shares[here], who)
+        active[here] &= fits
+        if self.filter.mode != "clip":
+            return 1.0
+        reach = np.zeros(len(norms))
+        reach[here] = np.sqrt(costs[0])
+        return scale_to(norms, norms_within(reach, clip=self.clipping.clip, margin=self.clipping.margin))
+
     @cached_property
     def _fingerprint(self) -> str:
         """Which training records this run is on."""
-        digest = hashlib.sha256(self._data.x_train.tobytes())
+        digest = hashlib.sha256(self._x.tobytes())
         digest.update(self._data.y_train.tobytes())
         return digest.hexdigest()
 
     def save(self, path: str, facts: dict[str, Any]) -> None:
         """A checkpoint of everything that the next step depends on."""
-        arrays: checkpoint.Arrays = {"parameters": self.parameters}
+        arrays: checkpoint.Arrays = {"parameters": self.parameters, "plain_parameters": self.plain_parameters}
         arrays |= {f"clipping.{name}": value for name, value in self.clipping.state().items()}
         arrays |= {f"optimizer.{name}": value for name, value in self._optimizer.state().items()}
         if self.filter is not None:
@@ -170,26 +169,55 @@ class Trainer:
         history = {"active": self.history.active, "clips": self.history.clips, "losses": self.history.losses}
         stored = {
             "step": self.step,
-            "settings": self.settings.as_dict(),
+            "plan": self.plan.as_dict(),
             "data": self._fingerprint,
             "noise": self.noise.state(),
             "history": history,
+            "plain": self.plain,
+            "kept_step": self.kept_step,
         }
         checkpoint.save(path, {**stored, **facts}, arrays)
 
     def resume(self, path: str) -> dict[str, Any]:
         """Take up the run at `path`, which must be this one; returns the facts that were saved with it."""
         facts, arrays = checkpoint.load(path)
-        checkpoint.same_settings(path, facts["settings"], self.settings.as_dict())
-        checkpoint.same_settings(path, facts, {"data": self._fingerprint})
+        checkpoint.same_run(path, facts["plan"], self.plan.as_dict())
+        checkpoint.same_run(path, facts, {"data": self._fingerprint})
         self.step, self.history = int(facts["step"]), History(**facts["history"])
-        self.parameters = arrays["parameters"]
+        self.parameters, self.plain_parameters = arrays["parameters"], arrays["plain_parameters"]
+        self.plain, self.kept_step = facts["plain"], facts["kept_step"]
         self.clipping.restore(_under("clipping.", arrays))
         self._optimizer.restore(_under("optimizer.", arrays))
         self.noise.restore(facts["noise"])
         if self.filter is not None:
             self.filter.state = Totals.from_arrays(arrays, "filter.")
         return facts
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps were run, or what was left could not help."""
+        return self.step >= self.total_steps or self.kept_step is not None
+
+    def compare(self) -> None:
+        """Look back at where plain training would have stopped, and go there if a filter's extra steps do not help.
+
+        Until that step nobody can have run out, so plain training at the same noise is what has been run. The choice
+        is made on released parameters and public test records, so it costs nothing; it is made four times at most,
+        and only where the number of extra steps was left open.
+        """
+        extra = self.total_steps - self.plan.planned_steps
+        if self.settings.filter == "none" or not len(self._data.x_test):
+            return
+        if self.step == self.plan.planned_steps:
+            self.plain, self.plain_parameters = self.quality()[1], self.parameters.copy()
+        past = self.step - self.plan.planned_steps
+        if self.settings.extra_steps is not None or past <= 0 or (past % -(-extra // 4) and past != extra):
+            return
+        found = self.quality()[1]
+        assert found is not None
+        assert self.plain is not None
+        if (found > self.plain) if self.model.reconstructs else (found < self.plain):
+            self.parameters, self.kept_step = self.plain_parameters.copy(), self.plan.planned_steps
 
     def quality(self) -> tuple[float, float | None]:
         """Accuracy (or mean squared error) on the training records and, where there are any, the test records."""
@@ -201,17 +229,18 @@ class Trainer:
 
 @dataclass(frozen=True)
 class _Look:
-    """Whose gradients a step computes, which of them it uses (all if None), and where their norms are written."""
+    """Who sits where in a step, which of them it uses (all if None), and where their norms are written."""
 
-    records: Records
-    chosen: NDArray[np.bool_] | None
+    seats: Seats
+    chosen: Bools | None
     log: Log | None
 
 
 @dataclass
 class _Tally:
-    """How many records took part, and Σ(1[norm ≤ clip] − ½) over them."""
+    """How many records were there and how many took part, and Σ(1[norm ≤ clip] − ½) over these."""
 
+    present: int = 0
     active: int = 0
     within: float = 0.0
 

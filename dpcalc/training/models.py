@@ -1,34 +1,23 @@
-"""The models of the papers: what they compute, and sums of their per-record gradients under any weighting."""
+"""The models of the papers: what they compute, forward and backward."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
-from dpcalc.training.layers import LEAK, Array, Convolution, Dense, Layer, MaxPool, Rectifier, Sigmoid
+from dpcalc.training.layers import LEAK, Array, Buffers, Convolution, Dense, Layer, MaxPool, Rectifier, Sigmoid
 
 MODELS = ("logistic", "mlp", "cnn", "cnn-small", "autoencoder")
 
-# Given the gradient norms of some records and where they stand in the batch: one row of weights per sum wanted.
-Weigh = Callable[[NDArray[np.float64], slice], NDArray[np.float64]]
-
 # Numbers in the widest layer of one chunk of records: few enough for the caches, enough for the matrix products.
 _CHUNK_NUMBERS = 2_000_000
-
-
-@dataclass(frozen=True)
-class Pass:
-    """One look at a batch: the weighted sums of gradients, and each record's gradient norm and loss."""
-
-    sums: NDArray[np.float64]
-    norms: NDArray[np.float64]
-    losses: NDArray[np.float64]
 
 
 class Model:
@@ -42,15 +31,16 @@ class Model:
         self.layers = list(layers)
         self.input_shape = input_shape
         self.reconstructs = reconstructs
-        self._first = next(i for i, layer in enumerate(self.layers) if layer.shapes)
+        self.first = next(i for i, layer in enumerate(self.layers) if layer.shapes)
         shape, widest = input_shape, int(np.prod(input_shape))
         for layer in self.layers:
             shape = layer.output_shape(shape)
             copies = layer.shapes[0][0] if isinstance(layer, Convolution) else shape[-1]
             widest = max(widest, int(np.prod(shape[:-1])) * copies)
         self.classes = 0 if reconstructs else shape[-1]
-        self._chunk = max(1, _CHUNK_NUMBERS // widest)
+        self.chunk = max(1, _CHUNK_NUMBERS // widest)
         self.size = sum(int(np.prod(s)) for layer in self.layers for s in layer.shapes)
+        self._buffers = Buffers()
 
     def initial(self, uniforms: Callable[[int], NDArray[np.float64]]) -> NDArray[np.float32]:
         """A random start that no data has touched: uniform on ±1/√(inputs of the layer)."""
@@ -61,45 +51,34 @@ class Model:
         ]
         return np.concatenate(parts).astype(np.float32)
 
-    def weighted_pass(self, parameters: Array, x: Array, y: Array, weigh: Weigh) -> Pass:
-        """Σ_i w_i ∇ℓ_i for the weights that `weigh` gives each record once its ‖∇ℓ_i‖ is known."""
-        views = self._views(parameters)
-        norms, losses = np.empty(len(x)), np.empty(len(x))
-        sums = np.zeros((len(weigh(norms[:0], slice(0, 0))), self.size))
+    def plain_sum(self, parameters: Array, x: Array, y: Array) -> Floats:
+        """Σ_i ∇ℓ_i, the way it is computed where nobody's privacy is at stake."""
+        views = self.views(parameters)
+        total = np.zeros(self.size)
         for part in self._chunks(len(x)):
-            losses[part] = self._propagate(views, x[part], y[part])
-            norms[part] = np.sqrt(sum(np.asarray(layer.squared_norms(), dtype=np.float64) for layer in self.layers))
-            weights = weigh(norms[part], part).astype(parameters.dtype)
-            found = [s.reshape(len(weights), -1) for layer in self.layers for s in layer.weighted_sums(weights)]
-            sums += np.concatenate(found, axis=1)
-        return Pass(sums, norms, losses)
-
-    def plain_pass(self, parameters: Array, x: Array, y: Array) -> Pass:
-        """Σ_i ∇ℓ_i, the way it is computed where nobody's privacy is at stake; the norms are not known."""
-        views = self._views(parameters)
-        losses, sums = np.empty(len(x)), np.zeros((1, self.size))
-        for part in self._chunks(len(x)):
-            losses[part] = self._propagate(views, x[part], y[part])
-            sums[0] += np.concatenate([s.ravel() for layer in self.layers for s in layer.plain_sum()])
-        return Pass(sums, np.full(len(x), np.nan), losses)
+            self.propagate(views, x[part], y[part])
+            total += np.concatenate([s.ravel() for layer in self.layers for s in layer.plain_sum()])
+        return total
 
     def outputs(self, parameters: Array, x: Array) -> Array:
         """Class scores, or reconstructed images."""
-        views = self._views(parameters)
-        return np.concatenate([self._forward(views, x[part]) for part in self._chunks(len(x))])
+        views = self.views(parameters)
+        return np.concatenate([self._forward(views, x[part]).copy() for part in self._chunks(len(x))])
 
     def quality(self, parameters: Array, x: Array, y: Array) -> float:
         """The fraction of records classified rightly, or the mean squared error of the reconstruction."""
-        outputs = self.outputs(parameters, x)
-        if self.reconstructs:
-            return float(np.mean((outputs.reshape(len(x), -1) - x.reshape(len(x), -1)) ** 2, dtype=np.float64))
+        # A record may overflow: it then counts as wrong, or as infinitely far off.
+        with np.errstate(all="ignore"):
+            outputs = self.outputs(parameters, x)
+            if self.reconstructs:
+                gaps = outputs.reshape(len(x), -1) - x.reshape(len(x), -1)
+                found = float(np.mean(gaps * gaps, dtype=np.float64))
+                return math.inf if math.isnan(found) else found
         return float(np.mean(outputs.argmax(axis=1) == y))
 
-    def _chunks(self, records: int) -> list[slice]:
-        return [slice(start, min(start + self._chunk, records)) for start in range(0, records, self._chunk)]
-
-    def _views(self, parameters: Array) -> list[list[Array]]:
-        views: list[list[Array]] = []
+    def views(self, parameters: NDArray[Any]) -> list[list[Any]]:
+        """A flat vector as each layer's arrays; parameters, gradients and sums are all laid out so."""
+        views: list[list[Any]] = []
         start = 0
         for layer in self.layers:
             views.append([])
@@ -109,34 +88,40 @@ class Model:
                 start = stop
         return views
 
+    def propagate(self, views: list[list[Array]], x: Array, y: Array) -> Array:
+        """Forward and backward through every layer, which keep what they saw; returns each record's loss."""
+        outputs = self._forward(views, x)
+        losses, signal = self._squared_error(outputs, x) if self.reconstructs else self._cross_entropy(outputs, y)
+        for index in range(len(self.layers) - 1, self.first - 1, -1):
+            signal = self.layers[index].backward(signal, views[index], to_input=index > self.first)
+        return losses
+
+    def _chunks(self, records: int) -> list[slice]:
+        return [slice(start, min(start + self.chunk, records)) for start in range(0, records, self.chunk)]
+
     def _forward(self, views: list[list[Array]], x: Array) -> Array:
         signal = x.reshape(len(x), *self.input_shape)
         for layer, view in zip(self.layers, views, strict=True):
             signal = layer.forward(signal, view)
         return signal
 
-    def _propagate(self, views: list[list[Array]], x: Array, y: Array) -> Array:
-        outputs = self._forward(views, x)
-        losses, signal = _squared_error(outputs, x) if self.reconstructs else _cross_entropy(outputs, y)
-        for index in range(len(self.layers) - 1, self._first - 1, -1):
-            signal = self.layers[index].backward(signal, views[index], to_input=index > self._first)
-        return losses
+    def _cross_entropy(self, scores: Array, y: Array) -> tuple[Array, Array]:
+        rows = np.arange(len(y))
+        signal = self._buffers.take("signal", scores.shape, scores.dtype)
+        np.subtract(scores, scores.max(axis=1, keepdims=True), out=signal)
+        own = signal[rows, y]
+        np.exp(signal, out=signal)
+        totals = signal.sum(axis=1)
+        signal /= totals[:, None]
+        signal[rows, y] -= 1
+        return np.log(totals) - own, signal
 
-
-def _cross_entropy(scores: Array, y: Array) -> tuple[Array, Array]:
-    scores = scores - scores.max(axis=1, keepdims=True)
-    odds = np.exp(scores)
-    totals = odds.sum(axis=1)
-    rows = np.arange(len(y))
-    signal = odds / totals[:, None]
-    signal[rows, y] -= 1
-    return np.log(totals) - scores[rows, y], signal
-
-
-def _squared_error(outputs: Array, x: Array) -> tuple[Array, Array]:
-    gap = outputs - x.reshape(outputs.shape)
-    pixels = gap[0].size if len(gap) else 1
-    return (gap * gap).reshape(len(gap), -1).mean(axis=1), gap * gap.dtype.type(2 / pixels)
+    def _squared_error(self, outputs: Array, x: Array) -> tuple[Array, Array]:
+        gap = self._buffers.take("signal", outputs.shape, outputs.dtype)
+        np.subtract(outputs, x.reshape(outputs.shape), out=gap)
+        losses = (gap * gap).reshape(len(gap), -1).mean(axis=1)
+        gap *= gap.dtype.type(2 / max(1, int(np.prod(self.input_shape))))
+        return losses, gap
 
 
 def build(name: str, *, features: int, classes: int, hidden: Sequence[int] = (128,)) -> Model:

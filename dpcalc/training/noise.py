@@ -11,10 +11,9 @@ it was (Mironov, 2012), and noise from a guessable generator can be taken off. S
    apart, and σ is enlarged in proportion: by 10⁻⁵ for half a million numbers at a noise multiplier of 1.
 
 What remains: a draw has 53 bits, so the probabilities of the grid's values are right to a relative 3·10⁻⁸ or so, which
-moves the privacy loss of a billion released numbers by some 10⁻³; the single-precision arithmetic that forms the sum
-of clipped gradients is not exact, so one record may move it by a relative 10⁻⁶ or so more than its clip (gradients are
-therefore clipped 2⁻¹⁶ below the clip); timing is not masked; and exactness on the grid needs sums below 2²⁴ σ, fifty
-million records at a noise multiplier of 3.
+moves the privacy loss of a billion released numbers by some 10⁻³; timing is not masked; and exactness on the grid needs
+sums below 2²⁴ σ, fifty million records at a noise multiplier of 3. How far one record moves the sum itself, rounding
+included, is the theorem of `sums`.
 """
 
 from __future__ import annotations

@@ -5,12 +5,14 @@ Logs are sensitive: a record's norms say something about that record. They are f
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
+from dpcalc import files
 from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
 from dpcalc.training.batches import Batches
@@ -39,7 +41,8 @@ class ArrayLog:
                     f"expected a log of shape {shape} to resume, found {self._rows.shape}.", where=str(path)
                 )
         else:
-            self._rows = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=shape)
+            _new_array(path, shape)
+            self._rows = np.lib.format.open_memmap(path, mode="r+")
 
     def write(self, step: int, who: slice, norms: Floats) -> None:
         self._rows[step // self._per_row, who] = norms
@@ -52,11 +55,23 @@ class ArrayLog:
         self._rows.flush()
 
 
+def _new_array(path: Path, shape: tuple[int, ...]) -> None:
+    """An .npy file of zeros, for its owner alone, whose every byte the disk really has."""
+    header = io.BytesIO()
+    entry = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.float64)), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, entry)
+    files.allocate(str(path), len(header.getvalue()) + 8 * int(np.prod(shape)))
+    with path.open("r+b") as stream:
+        stream.write(header.getvalue())
+
+
 class TableLog:
     """A .csv table with one line for each record that takes part in a step: step, id, norm."""
 
     def __init__(self, path: Path, *, position: int | None) -> None:
-        self._file = path.open("r+" if position is not None else "w", encoding="ascii")
+        if position is None:
+            files.allocate(str(path), 0)
+        self._file = path.open("r+", encoding="ascii")
         if position is None:
             self._file.write("step,id,norm\n")
         else:

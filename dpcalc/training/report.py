@@ -11,13 +11,13 @@ from dpcalc.guarantee import Section
 from dpcalc.report import rounded_up
 from dpcalc.training.data import Dataset
 from dpcalc.training.loop import Trainer
-from dpcalc.training.privacy import filter_rule, noise_units
+from dpcalc.training.plan import Plan
 from dpcalc.training.run import Trial
 
 Quality = tuple[float, float | None]
 
 
-def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None, delta: float) -> dict[str, Any]:
+def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None) -> dict[str, Any]:
     """The contract's `details` of a run, and what it takes to repeat and audit it."""
     train, test = quality
     reached: dict[str, Any] = (
@@ -29,7 +29,7 @@ def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None,
     details = {
         **reached,
         "steps": trainer.step,
-        "planned_steps": settings.planned_steps(len(data)),
+        "planned_steps": trainer.plan.planned_steps,
         "noise_multiplier": settings.noise_multiplier,
         "active_per_step": list(trainer.history.active),
         "clip_per_step": list(trainer.history.clips),
@@ -41,19 +41,21 @@ def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None,
     if trainer.filter is not None:
         details["spent"] = quantiles(trainer.filter.spent)
         details["dropped_records"] = int(trainer.filter.lost.sum())
+    if trainer.plain is not None:
+        measure = "test_mse" if trainer.model.reconstructs else "test_accuracy"
+        details["without_filter"] = {"steps": trainer.plan.planned_steps, measure: trainer.plain}
+        details["kept_step"] = trainer.kept_step
     if log is not None:
-        details["audit"] = audit(trainer, log, len(data), delta)
+        details["audit"] = audit(trainer.plan, log)
     return details
 
 
-def audit(trainer: Trainer, log: str, records: int, delta: float) -> str:
+def audit(plan: Plan, log: str) -> str:
     """The command that folds the log again and must find the same spent budgets."""
-    settings = trainer.settings
-    clip, sigma = noise_units(settings)
-    rule = filter_rule(settings, records, delta)
-    shared = f"dpcalc filter {log} --sigma {sigma!r} --clip {clip!r} --delta {delta!r}"
+    (clip, sigma), rule, settings = plan.units, plan.budget, plan.settings
+    shared = f"dpcalc filter {log} --sigma {sigma!r} --clip {clip!r} --delta {plan.delta!r}"
     if rule.subsampled is not None:
-        rate = trainer.batches.sampling_rate
+        rate = plan.batches.sampling_rate
         return f"{shared} --filter rdp --sample-rate {rate!r} --order {rule.orders[0]!r} --rho {rule.limits[0]!r}"
     kind = "gdp" if settings.filter == "none" else settings.filter
     return f"{shared} --filter {kind} --norm-budget {rule.limits[0]!r} --mode {settings.filter_mode}"
@@ -72,14 +74,11 @@ def training_sections(
         ("Data", f"{data.name}: {len(data):,} records, {data.features} features, {data.classes} classes"),
         ("Model", f"{settings.model}, {trainer.model.size:,} parameters"),
         ("Method", _method(trainer)),
-        ("Steps", _steps(trainer, len(data))),
+        ("Steps", _steps(trainer)),
         ("Noise multiplier", f"{settings.noise_multiplier:.6g} × clip, on the sum"),
         ("Clip", _clips(trainer.history.clips)),
     ]
-    if settings.filter != "none":
-        rows.append(
-            ("Filter", f"{settings.filter}, {settings.filter_mode}; last step {trainer.history.active[-1]:,} active")
-        )
+    rows += _filter_rows(trainer, quality[1])
     if runs > 1:
         rows.append(("Budget shared by", f"{runs} runs"))
     sections = [Section(title="Training", columns=("", ""), rows=tuple(rows))]
@@ -88,6 +87,27 @@ def training_sections(
         table = tuple(_bound_row(bound) for bound in bounds)
         sections.append(Section(title="Bounds", columns=columns, rows=table))
     return tuple(sections)
+
+
+def _filter_rows(trainer: Trainer, test: float | None) -> list[tuple[str, Any]]:
+    """What the filter did, and plain training with the same noise beside it, whichever did better."""
+    settings = trainer.settings
+    if settings.filter == "none" or trainer.filter is None:
+        return []
+    out, last = int(trainer.filter.lost.sum()), trainer.history.active[-1]
+    rows = [
+        ("Filter", f"{settings.filter}, {settings.filter_mode}; {out:,} records ran out; last step {last:,} active")
+    ]
+    if trainer.plain is None or test is None:
+        return rows
+    if trainer.kept_step is not None:
+        gained = "the steps after it did not help, so these parameters are kept"
+    elif trainer.model.reconstructs:
+        gained = f"so the filter gained {trainer.plain - test:.5f}"
+    else:
+        gained = f"so the filter gained {100 * (test - trainer.plain):+.2f}"
+    shown = _shown(trainer.plain, trainer.model.reconstructs)
+    return [*rows, ("Without it", f"{shown} after {trainer.plan.planned_steps:,} steps with the same noise: {gained}")]
 
 
 def _bound_row(bound: dict[str, Any]) -> tuple[Any, ...]:
@@ -101,7 +121,7 @@ def search_section(trials: Sequence[Trial], best: Trial) -> Section:
     rows = []
     for trial in trials:
         test = trial.test_quality
-        shown = "diverged" if test is None else _shown(test, trial.settings.model == "autoencoder")
+        shown = "diverged" if test is None else _shown(test, trial.plan.settings.model == "autoencoder")
         values = (str(value) for value in trial.changes.values())
         rows.append((*values, shown, "winner" if trial is best else ""))
     return Section(title="Search", columns=(*names, "test", ""), rows=tuple(rows))
@@ -121,8 +141,8 @@ def _method(trainer: Trainer) -> str:
     return f"{settings.algorithm} ({how}), {settings.optimizer}, learning rate {settings.rate:g}"
 
 
-def _steps(trainer: Trainer, records: int) -> str:
-    planned = trainer.settings.planned_steps(records)
+def _steps(trainer: Trainer) -> str:
+    planned = trainer.plan.planned_steps
     more = trainer.total_steps - planned
     return f"{trainer.step:,}" + (f" ({planned:,} planned, {more:,} more for records with budget left)" if more else "")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 from dpcalc.errors import InputError
 from dpcalc.training.data import Dataset
 from dpcalc.training.loop import DivergedError, Trainer
+from dpcalc.training.plan import Plan
 from dpcalc.training.record import Log, open_log
-from dpcalc.training.settings import Settings
 
 Observe = Callable[[Trainer], None]
 
@@ -31,21 +31,21 @@ class Files:
 
 
 def run(
-    settings: Settings,
+    plan: Plan,
     data: Dataset,
     *,
-    delta: float,
     files: Files = Files(),  # noqa: B008 - Files is immutable
     observe: Observe = lambda _: None,
     stream: int = 0,
 ) -> Trainer:
     """Train to the end and return the trainer; a diverged run raises, with its last state saved."""
-    trainer = Trainer(settings, data, delta=delta, track=files.log is not None, stream=stream)
+    trainer = Trainer(plan, data, stream=stream)
     log = _open(trainer, files)
     saved = time.monotonic()
     try:
-        while trainer.step < trainer.total_steps:
+        while not trainer.finished:
             trainer.advance(log)
+            trainer.compare()
             observe(trainer)
             if files.checkpoint and time.monotonic() - saved >= _BETWEEN_SAVES:
                 _save(trainer, files.checkpoint, log)
@@ -93,33 +93,34 @@ class Trial:
     """One configuration of a search: what was changed, and how it did on the test records (None: it diverged)."""
 
     changes: Mapping[str, Any]
-    settings: Settings
+    plan: Plan
     trainer: Trainer | None = None
     train_quality: float | None = None
     test_quality: float | None = None
 
 
-def configurations(settings: Settings, grid: Mapping[str, Sequence[Any]]) -> list[tuple[dict[str, Any], Settings]]:
-    """Every combination of the values in `grid`, in its order."""
+def configurations(plan: Plan, grid: Mapping[str, Sequence[Any]]) -> list[tuple[dict[str, Any], Plan]]:
+    """Every combination of the values in `grid`, in its order, as runs that share one budget."""
     combined = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    return [(changes, settings.with_changes(changes)) for changes in combined]
+    return [
+        (changes, replace(plan, settings=plan.settings.with_changes(changes), runs=len(combined)))
+        for changes in combined
+    ]
 
 
-def search(
-    trials: Sequence[tuple[Mapping[str, Any], Settings]], data: Dataset, *, delta: float, observe: Observe
-) -> list[Trial]:
+def search(trials: Sequence[tuple[Mapping[str, Any], Plan]], data: Dataset, *, observe: Observe) -> list[Trial]:
     """Run every configuration. All of them are paid for, so the best on the (public) test records may be kept."""
     if not len(data.x_test):
         raise InputError("a grid search picks its winner on test records, and there are none; give --test-data.")
     found = []
-    for stream, (changes, settings) in enumerate(trials):
+    for stream, (changes, plan) in enumerate(trials):
         try:
-            trainer = run(settings, data, delta=delta, observe=observe, stream=stream)
+            trainer = run(plan, data, observe=observe, stream=stream)
         except DivergedError:
-            found.append(Trial(changes=changes, settings=settings))
+            found.append(Trial(changes=changes, plan=plan))
             continue
         train, test = trainer.quality()
-        found.append(Trial(changes=changes, settings=settings, trainer=trainer, train_quality=train, test_quality=test))
+        found.append(Trial(changes=changes, plan=plan, trainer=trainer, train_quality=train, test_quality=test))
     return found
 
 

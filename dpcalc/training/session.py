@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from dpcalc import files
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.guarantee import Guarantee, Result
 from dpcalc.report import rounded_up
@@ -19,6 +20,7 @@ from dpcalc.training.data import Dataset
 from dpcalc.training.grid import read_grid
 from dpcalc.training.loop import DivergedError, Trainer
 from dpcalc.training.noise import SEEDED, SYSTEM
+from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account, account_search, calibrated, epsilon_so_far
 from dpcalc.training.report import describe, search_section, training_sections
 from dpcalc.training.run import Files, Trial, configurations, run, search, winner
@@ -46,27 +48,32 @@ class Wanted:
     save: str | None = None
 
 
-def train_and_report(settings: Settings, wanted: Wanted, files: Files, *, progress: Progress) -> Result:
+def train_and_report(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progress) -> Result:
     """The whole of `dpcalc train`."""
+    outputs = {"--log": traces.log, "--checkpoint": traces.checkpoint, "--save": wanted.save}
+    files.check_paths(outputs, {"--data": wanted.data, "--test-data": wanted.test_data, "--grid": wanted.grid})
+    if wanted.save is not None and Path(wanted.save).suffix != ".npz":
+        raise InputError(f"expected a model file named .npz, got {wanted.save!r}.", where="--save")
     data = datasets.load(wanted.data, test=wanted.test_data)
+    plan = Plan(
+        settings=settings, records=len(data), delta=wanted.delta, runs=wanted.runs, tracked=traces.log is not None
+    )
     if wanted.grid is not None:
-        return _search(settings, wanted, files, data, progress)
-    known = {"runs": wanted.runs, "classes": data.classes}
+        return _search(plan, wanted, traces, data, progress)
     if wanted.epsilon is not None:
-        found = calibrated([settings], len(data), epsilon=wanted.epsilon, delta=wanted.delta, **known)
-        settings = replace(settings, noise_multiplier=found)
-    accounted = account(settings, len(data), delta=wanted.delta, **known)
+        plan = plan.with_noise(calibrated([plan], epsilon=wanted.epsilon, classes=data.classes))
+    accounted = account(plan, classes=data.classes)
     try:
-        with progress("Training", total=settings.all_steps(len(data))) as advance:
-            observe = _observer(settings, data, wanted.delta, advance)
-            trainer = run(settings, data, delta=wanted.delta, files=files, observe=observe)
+        with progress("Training", total=plan.total_steps) as advance:
+            observe = _observer(plan, accounted.guarantee, advance)
+            trainer = run(plan, data, files=traces, observe=observe)
     except DivergedError as error:
-        spent = account(settings, len(data), delta=wanted.delta, **known, steps=error.step).guarantee
+        spent = account(plan, classes=data.classes, steps=error.step).guarantee
         raise CertificationError(f"{error} Spent until then: {_spent(spent)}.") from None
     _save(wanted.save, trainer)
-    guarantee = _with_notes(accounted.guarantee, settings)
+    guarantee = _with_notes(accounted.guarantee, plan)
     quality = trainer.quality()
-    details = describe(trainer, quality, data, files.log, wanted.delta)
+    details = describe(trainer, quality, data, traces.log)
     details |= {"bounds": list(accounted.bounds), "grid_runs": wanted.runs}
     return Result(
         command="train",
@@ -78,21 +85,19 @@ def train_and_report(settings: Settings, wanted: Wanted, files: Files, *, progre
     )
 
 
-def _search(settings: Settings, wanted: Wanted, files: Files, data: Dataset, progress: Progress) -> Result:
-    if files != Files():
+def _search(plan: Plan, wanted: Wanted, traces: Files, data: Dataset, progress: Progress) -> Result:
+    if traces != Files():
         raise InputError("--log, --checkpoint and --resume are for one run, not for a --grid search.")
     if wanted.runs > 1:
         raise InputError("--grid counts its own runs; leave out --grid-runs.")
     assert wanted.grid is not None
-    planned = configurations(settings, read_grid(wanted.grid))
+    planned = configurations(plan, read_grid(wanted.grid))
     if wanted.epsilon is not None:
-        every = [each for _, each in planned]
-        found = calibrated(every, len(data), epsilon=wanted.epsilon, delta=wanted.delta)
-        planned = [(changes, replace(each, noise_multiplier=found)) for changes, each in planned]
-    accounted = account_search([each for _, each in planned], len(data), delta=wanted.delta)
-    with progress("Searching", total=sum(each.all_steps(len(data)) for _, each in planned)) as advance:
-        observe = _observer(planned[0][1], data, wanted.delta, advance)
-        trials = search(planned, data, delta=wanted.delta, observe=observe)
+        found = calibrated([each for _, each in planned], epsilon=wanted.epsilon)
+        planned = [(changes, each.with_noise(found)) for changes, each in planned]
+    accounted = account_search([each for _, each in planned])
+    with progress("Searching", total=sum(each.total_steps for _, each in planned)) as advance:
+        trials = search(planned, data, observe=_observer(planned[0][1], accounted.guarantee, advance))
     return _search_result(trials, accounted.guarantee, wanted, data)
 
 
@@ -104,9 +109,9 @@ def _search_result(trials: Sequence[Trial], guarantee: Guarantee, wanted: Wanted
     assert best.trainer is not None
     assert best.train_quality is not None
     _save(wanted.save, best.trainer)
-    guarantee = _with_notes(guarantee, best.settings)
+    guarantee = _with_notes(guarantee, best.plan)
     quality = (best.train_quality, best.test_quality)
-    details = describe(best.trainer, quality, data, None, wanted.delta)
+    details = describe(best.trainer, quality, data, None)
     details |= {
         "grid_runs": len(trials),
         "winner": dict(best.changes),
@@ -126,11 +131,9 @@ def _search_result(trials: Sequence[Trial], guarantee: Guarantee, wanted: Wanted
     )
 
 
-def _observer(
-    settings: Settings, data: Dataset, delta: float, advance: Callable[..., None]
-) -> Callable[[Trainer], None]:
+def _observer(plan: Plan, guarantee: Guarantee, advance: Callable[..., None]) -> Callable[[Trainer], None]:
     """Tells the progress bar about each step: loss, ε so far, active records."""
-    epsilon = epsilon_so_far(settings, len(data), delta)
+    epsilon = epsilon_so_far(plan, math.inf if guarantee.epsilon is None else guarantee.epsilon)
     shown, note = 0.0, ""
 
     def observe(trainer: Trainer) -> None:
@@ -147,10 +150,11 @@ def _observer(
     return observe
 
 
-def _with_notes(guarantee: Guarantee, settings: Settings) -> Guarantee:
+def _with_notes(guarantee: Guarantee, plan: Plan) -> Guarantee:
     """The guarantee with what must be said about noise and about what it leaves out."""
-    assumptions = (*guarantee.assumptions, SYSTEM if settings.seed is None else SEEDED)
-    warnings = (*guarantee.warnings, *(() if settings.seed is None else (SEEDED,)), _NOT_COVERED)
+    seeded = plan.settings.seed is not None
+    assumptions = (*guarantee.assumptions, SEEDED if seeded else SYSTEM)
+    warnings = (*guarantee.warnings, *((SEEDED,) if seeded else ()), _NOT_COVERED)
     return replace(guarantee, assumptions=assumptions, warnings=warnings)
 
 
@@ -169,11 +173,6 @@ def _spent(guarantee: Guarantee) -> str:
 def _save(path: str | None, trainer: Trainer) -> None:
     if path is None:
         return
-    if Path(path).suffix != ".npz":
-        raise InputError(f"expected a model file named .npz, got {path!r}.", where="--save")
-    settings: Mapping[str, Any] = trainer.settings.as_dict()
     shape = np.array([trainer.model.classes, *trainer.model.input_shape])
-    try:
-        np.savez(path, parameters=trainer.parameters, model=np.array(settings["model"]), shape=shape)
-    except OSError as error:
-        raise InputError(f"cannot write the model: {error}.", where=path) from None
+    with files.writing(path) as stream:
+        np.savez(stream, parameters=trainer.parameters, model=np.array(trainer.settings.model), shape=shape)

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
+from dpcalc.numbers import steps_of_epochs
 from dpcalc.training.batches import Algorithm, Batches
-from dpcalc.training.clipping import ClippingName
+from dpcalc.training.clipping import CLIPS, ClippingName
 from dpcalc.training.models import MODELS
 from dpcalc.training.optimizers import OptimizerName
 
@@ -23,7 +24,8 @@ SEARCHABLE = (
 )  # fmt: skip
 
 _ADAM_RATE = 1e-3
-_PLAIN_RATE = 1.0
+_PLAIN_RATE, _FULL_BATCH_RATE = 1.0, 3.0
+_EPOCHS, _FULL_BATCH_STEPS = 10.0, 100
 _CHOICES = {
     "model": MODELS,
     "algorithm": ("gd", "cgd", "sgd"),
@@ -40,8 +42,9 @@ _POSITIVE = ("lr", "clip", "noise_multiplier", "epochs", "feature_clip")
 class Settings:
     """One run. `noise_multiplier` is relative to the clip and applies to the sum of a batch.
 
-    `steps` (or `epochs`) is where plain private training stops; that fixes the budget. With a filter, records whose
-    budget is not used up go on for `extra_steps` more (Feldman–Zrnic, §5).
+    `steps` (or `epochs`) is where plain private training stops; that fixes the budget: 10 epochs, or 100 steps of the
+    full batch, unless told. With a filter, records whose budget is not used up go on for `extra_steps` more
+    (Feldman–Zrnic, §5); unless told a third more, and only as long as the public test records gain by it.
     """
 
     model: str = "mlp"
@@ -55,7 +58,7 @@ class Settings:
     optimizer: OptimizerName = "sgd"
     lr: float | None = None
     momentum: float = 0.0
-    epochs: float = 10.0
+    epochs: float | None = None
     steps: int | None = None
     batch_size: int = 512
     regularization: float = 0.0
@@ -73,6 +76,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and 0 < value < math.inf):
                 raise InputError(f"Expected {name}={value!r} in (0, inf).")
+        if self.clip not in CLIPS:
+            raise InputError(f"Expected clip={self.clip!r} in {CLIPS}, where sums of gradients are proved.")
         for name, low in (("batch_size", 1), ("steps", 1), ("extra_steps", 0), ("seed", 0)):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and value >= low):
@@ -100,7 +105,7 @@ class Settings:
         if self.algorithm == "sgd" and self.filter == "gdp":
             raise InputError(
                 "the individual GDP filter covers Gaussian steps without sampling; a subsampled step is not Gaussian. "
-                "Use --filter rdp, or --algorithm gd or cgd."
+                "Use --filter rdp here, or: dpcalc train --filter gdp --algorithm gd"
             )
         if self.filter_mode == "clip" and (self.clipping != "fixed" or self.algorithm == "sgd"):
             raise InputError("--filter-mode clip needs --clipping fixed and --algorithm gd or cgd; use drop.")
@@ -110,7 +115,9 @@ class Settings:
         """The learning rate: as given, or the optimizer's usual one."""
         if self.lr is not None:
             return self.lr
-        return _ADAM_RATE if self.optimizer == "adam-wosm" else _PLAIN_RATE
+        if self.optimizer == "adam-wosm":
+            return _ADAM_RATE
+        return _FULL_BATCH_RATE if self.algorithm == "gd" else _PLAIN_RATE
 
     def batches(self, records: int) -> Batches:
         """The batches of a run over so many records."""
@@ -124,10 +131,13 @@ class Settings:
         """Where plain private training stops: `steps`, or the steps of `epochs` rounded up."""
         if self.steps is not None:
             return self.steps
+        if self.epochs is None and self.algorithm == "gd":
+            return _FULL_BATCH_STEPS
+        epochs = _EPOCHS if self.epochs is None else self.epochs
         size = self.batches(records).batch_size
         if self.algorithm == "cgd":
-            return math.ceil(self.epochs * self.batches(records).steps_per_epoch)
-        return math.ceil(self.epochs * records / size)
+            return steps_of_epochs(epochs, self.batches(records).steps_per_epoch, 1)
+        return steps_of_epochs(epochs, records, size)
 
     def all_steps(self, records: int) -> int:
         """The steps that are run, with those a filter adds: a third more unless told."""

@@ -149,6 +149,102 @@ def test_auditing_a_subsampled_log_gives_the_same_spent_budget(dpcalc, archive, 
     assert filter_ == "none" or audited["epsilon"] == trained["epsilon"]
 
 
+def test_a_filter_works_as_it_stands(dpcalc):
+    document = dpcalc("train", "--filter", "gdp", "--seed", "3", "-f", "json").json
+    details = document["details"]
+    assert details["settings"]["algorithm"] == "gd"
+    assert details["test_accuracy"] >= 0.9
+    assert document["epsilon"] <= 3
+    assert details["without_filter"]["steps"] == details["planned_steps"] < details["steps"]
+    assert details["test_accuracy"] >= details["without_filter"]["test_accuracy"] > 0.9
+
+
+def test_steps_of_a_filter_that_do_not_help_are_taken_back(dpcalc):
+    """At rate 1 nearly everybody has run out soon after the planned steps, and the rest is noise."""
+    arguments = ("train", "--algorithm", "gd", "--lr", "1", "--steps", "40", "--seed", "5")
+    told = dpcalc(*arguments, "--filter", "gdp", "--extra-steps", "14", "-f", "json").json["details"]
+    left = dpcalc(*arguments, "--filter", "gdp", "-f", "json").json["details"]
+    assert told["test_accuracy"] < told["without_filter"]["test_accuracy"]
+    assert told["kept_step"] is None
+    assert left["kept_step"] == 40
+    assert left["test_accuracy"] == left["without_filter"]["test_accuracy"]
+    assert "did not help" in dpcalc(*arguments, "--filter", "gdp").out
+
+
+def test_a_refusal_ends_with_the_command_that_works(dpcalc):
+    result = dpcalc("train", "--filter", "gdp", "--algorithm", "sgd")
+    assert result.code == 2
+    assert result.err.rstrip().endswith("dpcalc train --filter gdp --algorithm gd")
+
+
+BOUNDED = (
+    "train", "--model", "logistic", "--algorithm", "cgd", "--batch-size", "60", "--lr", "0.05", "--clip", "1",
+    "--regularization", "0.05", "--feature-clip", "2", "--adjacency", "replace-one", "--epochs", "40", "--seed", "1",
+)  # fmt: skip
+
+
+def test_a_limit_is_checked_and_noise_is_found_by_certified_bounds_only(dpcalc, archive):
+    document = dpcalc(*BOUNDED, "--data", archive, "--noise-multiplier", "8", "-f", "json").json
+    certified, *others = document["details"]["bounds"]
+    assert {bound["guarantee"] for bound in others} == {"approximate"}
+    best = min(bound["epsilon"] for bound in others)
+    assert best < 0.5 * document["epsilon"] == 0.5 * certified["epsilon"]
+    assert document["guarantee"] == "certified"
+    limit = ("--max-epsilon", str((best + certified["epsilon"]) / 2))
+    assert dpcalc(*BOUNDED, "--data", archive, "--noise-multiplier", "8", *limit).code == 1
+    found = dpcalc(*BOUNDED, "--data", archive, "--epsilon", "2", "--max-epsilon", "2", "-f", "json")
+    assert found.code == 0
+    # 40 passes of one Gaussian each, under replace-one.
+    assert found.json["mu"] == pytest.approx(2 * 40**0.5 / found.json["details"]["noise_multiplier"])
+
+
+@pytest.mark.parametrize("algorithm", ["gd", "cgd", "sgd"])
+@pytest.mark.parametrize("size", [3e25, 2e38])
+def test_a_record_that_overflows_does_not_stop_the_run(dpcalc, tmp_path, algorithm, size):
+    generator = np.random.default_rng(0)
+    x, y = generator.random((90, 5)), np.arange(90) % 2
+    x[7] = size
+    np.savez(tmp_path / "d.npz", x_train=x[:80].astype(np.float32), y_train=y[:80], x_test=x[80:], y_test=y[80:])
+    arguments = ("--algorithm", algorithm, "--batch-size", "20", "--model", "mlp", "--data", tmp_path / "d.npz")
+    assert dpcalc("train", "--steps", "6", "--noise-multiplier", "1", *arguments).code == 0
+
+
+def test_the_chance_that_a_poisson_batch_overflows_is_part_of_delta(dpcalc, archive):
+    arguments = ("train", "--data", archive, "--batch-size", "30", "--steps", "40", "--noise-multiplier", "2")
+    document = dpcalc(*arguments, "--seed", "1", "--delta", "1e-6", "-f", "json").json
+    sampled, overflow = document["mechanisms"]
+    assert (overflow["type"], overflow["epsilon"]) == ("dp", 0)
+    assert 0 < overflow["delta"] <= 1e-6 / 1000
+    alone = f"gaussian,noise_multiplier=2,sampling=poisson,rate=0.1,count={sampled['count']}"
+    without = dpcalc("compose", "-m", alone, "--delta", str(1e-6 - overflow["delta"]), "-f", "json").json
+    assert document["epsilon"] >= without["epsilon_lower"]
+    assert document["mu"] is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [(("--delta", "1e-7"), "delta"), (("--grid-runs", "3"), "grid_runs"), (("--noise-multiplier", "21"), "noise")],
+)
+def test_a_run_is_resumed_under_its_own_plan_only(dpcalc, archive, tmp_path, changed, field):
+    path = tmp_path / "c.npz"
+    arguments = (*QUICK, "--data", archive, "--filter", "rdp", "--checkpoint", path)
+    assert dpcalc(*arguments, "--grid-runs", "2").code == 0
+    kept = ("--resume",) if field == "grid_runs" else ("--resume", "--grid-runs", "2")
+    noise = [each for each in arguments if each not in ("--noise-multiplier", "20")] if field == "noise" else arguments
+    result = dpcalc(*noise, *kept, *changed)
+    assert result.code == 2
+    assert f"made with {field}" in result.err
+    assert dpcalc(*arguments, "--grid-runs", "2", "--resume").code == 0
+
+
+def test_an_output_that_is_also_an_input_is_refused(dpcalc, archive, tmp_path):
+    result = dpcalc(*QUICK, "--data", archive, "--save", archive)
+    assert result.code == 2
+    assert "--data" in result.err
+    log = tmp_path / "same.npz"
+    assert dpcalc(*QUICK, "--data", archive, "--save", log, "--checkpoint", log).code == 2
+
+
 def test_epsilon_calibrates_the_noise(dpcalc, archive):
     arguments = ("--model", "logistic", "--algorithm", "gd", "--steps", "5", "--seed", "1", "--data", archive)
     document = dpcalc("train", *arguments, "--epsilon", "0.5", "--delta", "1e-6", "-f", "json").json

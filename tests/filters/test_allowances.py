@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dpcalc import conversions
+from dpcalc.filters.filters import GlobalFilter, IndividualFilter
 from dpcalc.filters.odometer import Odometer
 from dpcalc.filters.rule import ROUNDING, Rule, storage_tolerance
 from dpcalc.filters.rules import dp_rule, gdp_rule, own_delta_split, rdp_rule, unlimited
@@ -86,6 +87,38 @@ def test_a_mixture_is_asked_about_the_largest_true_sums(tolerance: float, epsilo
     assert rule.mixture is not None
     assert rule.mixture.allows(true[:1], math.inf)
     assert not rule.mixture.allows(true[:1] * (1 + 3 * tolerance + 1e-9), math.inf)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-5, 3.0])
+def test_steps_far_below_the_budget_are_counted(epsilon: float) -> None:
+    """Twenty steps of a twentieth fit exactly by basic composition; their RDP, of the order of ε², is not lost."""
+    rule = dp_rule(epsilon=epsilon, delta=1e-10)
+    run = GlobalFilter(rule)
+    assert all(run.step(epsilon / 20) for _ in range(20))
+    assert run.spent == pytest.approx(epsilon, rel=1e-12)
+    assert not run.step(10 * epsilon)
+    tiny = IndividualFilter(rule, individuals=1)
+    for _ in range(50):
+        tiny.step([epsilon * 1e-4])
+    assert tiny.totals[:, 0] == pytest.approx(
+        50 * rule.costs(np.array([epsilon * 1e-4]))[:, 0], rel=1e-9, abs=1e-18 * epsilon
+    )
+
+
+def test_the_verdict_on_a_small_budget_is_as_sharp_as_its_filter() -> None:
+    """A run that is over is tracked in units of its budget, not of 1."""
+    budget = gdp_rule(quantity="mu", mu=1e-9)
+    for count, within in ((1000, True), (1001, False)):
+        tracked = IndividualFilter(budget.without_limits(), individuals=1)
+        for _ in range(count):
+            tracked.step([1e-9 / math.sqrt(1000)])
+        assert budget.admits(tracked.totals)[0] == within
+
+
+def test_nothing_spent_is_within_every_budget() -> None:
+    rule = rdp_rule(quantity="rho", several_orders=True, orders=[2, 3], epsilon=1e-3, delta=1e-9)
+    assert rule.admits(np.zeros((2, 1)))[0]
+    assert not rule.admits(np.full((2, 1), 1e-9))[0]
 
 
 @pytest.mark.parametrize("tolerance", PLANTED)

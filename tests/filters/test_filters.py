@@ -145,7 +145,7 @@ def test_clip_mode_with_k_steps_of_budget_is_plain_gradient_descent() -> None:
     assert not flow.clipped[0]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(clip=st.floats(1e-6, 1e6), steps=st.integers(1, 400))
 def test_equality_with_the_budget_is_within_budget(clip: float, steps: int) -> None:
     rule = gdp_rule(sigma=1.0, norm_budget=steps * clip * clip)

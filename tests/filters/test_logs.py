@@ -157,6 +157,9 @@ def test_an_absent_record_does_not_take_part(tmp_path: Path, arrow: bool) -> Non
         ("step,id,norm\n0,7,1\n1,7,1\n0,7,1\n", r"log:4: step 0 of individual 7 appears twice, first on line 2"),
         ("step,id,norm\n0,a,1\n1,a,1\n3,a,1\n", r"log:4: step 2 is missing before step 3"),
         ("step,id,value\n0,a,1\n", r"log:1: expected columns step,id,norm or mu, got step,id,value"),
+        ("step,id,norm\n0,a,1\n0,b,1_0\n", r"log:3: expected a number in column norm, got '1_0'"),
+        ("step,id,norm\n0,a,1\n0,b,٣\n", r"log:3: expected a number in column norm, got '٣'"),
+        ("step,id,norm\n0,a,1\n1_0,a,1\n", r"log:3: expected a whole number in column step, got '1_0'"),
         ("step,id,norm\n", "no steps"),
         ('{"step": 0, "id": 1, "norm": 1}\n{"step": 0, "id"', "log:2: expected a JSON object"),
         ('{"step": 0, "id": 1, "norm": 1}\n{"step": 1, "id": 1, "norm": null}\n', "log:2: expected a number"),
@@ -233,3 +236,12 @@ def test_a_few_numbers_may_be_written_otherwise() -> None:
     assert found[[0, 1, 2, -1]].tolist() == [0.5, 1e-05, 2, 7000]
     assert parse_decimals(b"2\n" * 98 + b"nan\n", 1) is None
     assert parse_decimals(b"2\n" * 98 + b"1_0\n", 1) is None
+
+
+def test_names_are_compared_as_they_are_written(tmp_path: Path, arrow: bool) -> None:
+    """01 is not 1, and both are there beside 10."""
+    path = tmp_path / "log.csv"
+    path.write_text("step,id,norm\n" + "".join(f"{t},{name},{t + 1}\n" for t in range(2) for name in ("1", "01", "10")))
+    run = carry_out(Request(kind="gdp", sigma=1.0, mu=100.0), str(path))
+    assert sorted(map(str, run.names or [])) == ["01", "1", "10"]
+    assert run.filter.totals[0].tolist() == [5.0, 5.0, 5.0]

@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,9 +108,22 @@ def test_wrong_arrays_are_named(tmp_path, changes, message):
         load(_npz(tmp_path / "d.npz", **changes))
 
 
-def test_a_pickled_array_is_refused(tmp_path):
-    with pytest.raises(InputError):
-        load(_npz(tmp_path / "d.npz", x_train=np.array([{"a": 1}], dtype=object)))
+class _Touching:
+    """Leaves a file behind as soon as it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+@pytest.mark.parametrize("array", ["x_train", "y_train", "x_test", "y_test"])
+def test_a_pickled_array_is_refused_before_it_has_run(tmp_path, array):
+    trace = tmp_path / "trace"
+    with pytest.raises(InputError, match="Object arrays cannot be loaded"):
+        load(_npz(tmp_path / "d.npz", **{array: np.array([_Touching(trace)], dtype=object)}))
+    assert not trace.exists()
 
 
 def test_an_archive_without_the_arrays_says_which_are_missing(tmp_path):

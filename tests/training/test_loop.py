@@ -1,32 +1,41 @@
 """The loop: what a step releases, who takes part, and that a run can be stopped and taken up."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from dpcalc.errors import InputError
+from dpcalc.errors import InputError, WriteError
 from dpcalc.training.data import synthetic
 from dpcalc.training.loop import DivergedError, Trainer
 from dpcalc.training.noise import SeededNoise
+from dpcalc.training.plan import Plan
+from dpcalc.training.privacy import account
+from dpcalc.training.report import audit
 from dpcalc.training.run import Files, configurations, run, search, winner
 from dpcalc.training.settings import Settings
 
 DATA = synthetic(600, 100)
-FULL = Settings(model="logistic", algorithm="gd", steps=6, noise_multiplier=20.0, seed=1, clip=2.0)
+FULL = Settings(model="logistic", algorithm="gd", steps=6, noise_multiplier=20.0, seed=1, clip=2.0, lr=1.0)
 
 
-def _run(settings, **options):
-    return run(settings, DATA, delta=1e-5, **options)
+def _plan(settings, data=DATA, **options):
+    return Plan(settings=settings, records=len(data), **{"delta": 1e-5, **options})
+
+
+def _run(settings, *, data=DATA, delta=1e-5, runs=1, **options):
+    files = options.get("files", Files())
+    plan = _plan(settings, data, delta=delta, runs=runs, tracked=files.log is not None)
+    return run(plan, data, **options)
 
 
 def test_one_full_batch_step_is_the_clipped_sum_plus_its_noise():
     settings = replace(FULL, steps=1, lr=0.3, regularization=0.1)
-    trainer = Trainer(settings, DATA, delta=1e-5)
+    trainer = Trainer(_plan(settings), DATA)
     start, model = trainer.parameters.astype(np.float64), trainer.model
     each = [
-        model.plain_pass(trainer.parameters, DATA.x_train[i : i + 1], DATA.y_train[i : i + 1]).sums[0]
-        for i in range(len(DATA))
+        model.plain_sum(trainer.parameters, DATA.x_train[i : i + 1], DATA.y_train[i : i + 1]) for i in range(len(DATA))
     ]
     clipped = sum(g * min(1, 2.0 / np.linalg.norm(g)) for g in each)
     noise = SeededNoise(1)
@@ -86,6 +95,18 @@ def test_momentum_is_the_heavy_ball():
     rule = Sgd(0.5)
     assert rule.update(np.array([1.0]), rate=0.1, noise_level=0).tolist() == [0.1]
     assert rule.update(np.array([1.0]), rate=0.1, noise_level=0) == pytest.approx([0.15])
+
+
+def test_the_rate_of_a_step_is_the_one_from_before_its_gradient():
+    """Algorithm 1 of Galli et al. moves by ρ_t g̃_t and then makes ρ_{t+1} of g̃_t and g̃_{t−1}."""
+    settings = replace(FULL, clipping="online", lr=0.5, steps=4, noise_multiplier=1.0)
+    trainer = Trainer(_plan(settings), DATA)
+    for _ in range(4):
+        before, factor = trainer.parameters.astype(float), trainer.clipping.rate_factor
+        trainer.advance()
+        moved = before - trainer.parameters
+        assert moved == pytest.approx(0.5 * factor * trainer.clipping._gradient, rel=1e-4, abs=1e-6)
+        assert factor == 1 or trainer.clipping.rate_factor != factor
 
 
 def test_adam_without_second_moment_divides_by_the_noise_level():
@@ -222,13 +243,107 @@ def test_a_checkpoint_is_not_overwritten_by_a_new_run(tmp_path):
         _run(FULL, files=files)
 
 
+def _relabelled():
+    labels = DATA.y_train.copy()
+    labels[17] = (labels[17] + 1) % 10
+    return replace(DATA, y_train=labels)
+
+
 def test_another_run_is_not_resumed(tmp_path):
     files = Files(checkpoint=str(tmp_path / "c.npz"))
     _run(FULL, files=files)
     with pytest.raises(InputError, match=r"made with clip = 2\.0, not 1\.0"):
         _run(replace(FULL, clip=1.0), files=replace(files, resume=True))
     with pytest.raises(InputError, match="made with data"):
-        run(FULL, synthetic(500, 10), delta=1e-5, files=replace(files, resume=True))
+        _run(FULL, data=_relabelled(), files=replace(files, resume=True))
+
+
+CHANGED = {
+    "delta": 1e-6, "runs": 2, "noise_multiplier": 21.0, "clip": 1.5, "adjacency": "replace-one", "steps": 7, "lr": 0.9,
+    "filter": "rdp", "filter_mode": "clip", "extra_steps": 3, "clipping": "online", "regularization": 0.1, "seed": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_everything_that_the_account_depends_on_must_be_the_same(tmp_path, name):
+    files = Files(checkpoint=str(tmp_path / "c.npz"))
+    _run(replace(FULL, filter="gdp"), files=files)
+    settings, options = replace(FULL, filter="gdp"), {}
+    if name in ("delta", "runs"):
+        options = {name: CHANGED[name]}
+    elif name == "adjacency":
+        settings = replace(FULL, adjacency="replace-one")
+    else:
+        settings = replace(settings, **{name: CHANGED[name]})
+    field = "grid_runs" if name == "runs" else name
+    with pytest.raises(InputError, match=rf"made with {field} = .*, not"):
+        _run(settings, files=replace(files, resume=True), **options)
+
+
+def test_a_filters_orders_and_limits_are_part_of_a_checkpoint(tmp_path):
+    settings = replace(FULL, algorithm="sgd", batch_size=60, filter="rdp", noise_multiplier=2.0, steps=2)
+    plan = _plan(settings)
+    assert plan.as_dict()["filter_orders"] == list(plan.rule.orders)
+    assert plan.as_dict()["filter_limits"] == list(plan.rule.limits)
+    assert plan.as_dict().keys() > {"slots", "delta", "grid_runs", "adjacency", "noise_multiplier", "clip"}
+
+
+def test_a_run_derives_its_rule_once(monkeypatch):
+    from dpcalc.training import plan as module
+
+    derived = []
+    original = module.rdp_rule
+    monkeypatch.setattr(module, "rdp_rule", lambda **given: derived.append(given) or original(**given))
+    plan = _plan(replace(FULL, filter="rdp"))
+    account(plan)
+    trainer = run(plan, DATA)
+    plan.as_dict()
+    audit(plan, "norms.npy")
+    assert trainer.filter.rule is plan.rule is plan.budget
+    assert len(derived) == 1
+
+
+def test_the_tail_of_a_log_after_the_checkpoint_is_cut_off(tmp_path, monkeypatch):
+    """Without a seed the steps after the checkpoint are drawn anew, so what they wrote before is of no run."""
+    monkeypatch.setattr("dpcalc.training.run._BETWEEN_SAVES", 0.0)
+    settings = replace(FULL, seed=None, algorithm="cgd", batch_size=200)
+    files = Files(log=str(tmp_path / "log.csv"), checkpoint=str(tmp_path / "c.npz"))
+    with pytest.raises(_Killed):
+        _run(settings, files=files, observe=_killed_at(3))
+    with (tmp_path / "log.csv").open("a", encoding="ascii") as log:
+        log.write("5,1,0.123456\n" * 4000)
+    _run(settings, files=replace(files, resume=True))
+    lines = (tmp_path / "log.csv").read_text().splitlines()
+    assert len(lines) == 1 + 6 * 200
+    assert "5,1,0.123456" not in lines
+    steps = [int(line.split(",")[0]) for line in lines[1:]]
+    assert steps == sorted(steps)
+
+
+@pytest.mark.parametrize("log", ["log.npy", "log.csv"])
+def test_logs_and_checkpoints_are_for_their_owner_alone(tmp_path, log):
+    files = Files(log=str(tmp_path / log), checkpoint=str(tmp_path / "c.npz"))
+    _run(FULL, files=files)
+    for path in tmp_path.iterdir():
+        assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    path = tmp_path / "c.npz"
+    trainer = _run(replace(FULL, steps=2), files=Files(checkpoint=str(path)))
+    before, synced = path.read_bytes(), []
+    original = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(handle) or original(handle))
+
+    def full(self, target):
+        assert synced, "moved before it was on the disk"
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(WriteError, match="no space left"):
+        trainer.save(str(path), {})
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["c.npz"]
 
 
 def test_a_broken_checkpoint_is_an_input_error(tmp_path):
@@ -239,8 +354,8 @@ def test_a_broken_checkpoint_is_an_input_error(tmp_path):
 
 
 def test_a_search_runs_every_combination_and_keeps_the_best_on_the_test_records():
-    trials = configurations(FULL, {"lr": [1e-4, 1.0], "clip": [0.5, 2.0]})
-    found = search(trials, DATA, delta=1e-5, observe=lambda _: None)
+    trials = configurations(_plan(FULL), {"lr": [1e-4, 1.0], "clip": [0.5, 2.0]})
+    found = search(trials, DATA, observe=lambda _: None)
     assert [trial.changes for trial in found] == [
         {"lr": 1e-4, "clip": 0.5}, {"lr": 1e-4, "clip": 2.0}, {"lr": 1.0, "clip": 0.5}, {"lr": 1.0, "clip": 2.0},
     ]  # fmt: skip

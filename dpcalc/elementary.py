@@ -1,0 +1,37 @@
+"""Elementary functions without cancellation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcalc.arrays import Floats
+
+
+def exp_remainder(z: Floats) -> Floats:
+    """e^z - 1 - z, to a few units of rounding."""
+    series = z * z / 2 * (1 + z / 3 * (1 + z / 4 * (1 + z / 5 * (1 + z / 6 * (1 + z / 7 * (1 + z / 8))))))
+    return np.where(np.abs(z) < 0.02, series, np.expm1(z) - z)
+
+
+def exp_minus_ratio(numerator: Floats, denominator: float, rest: float = 0.0) -> Floats:
+    """e^{-n/(d + rest)} to a few units of rounding however large n/d is: the rounding of the quotient is put back.
+
+    `rest` is what a denominator that is itself a rounded product lacks: see `two_product`.
+    """
+    quotient = numerator / denominator
+    product, error = two_product(quotient, np.asarray(denominator))
+    missing = ((numerator - product) - error - quotient * rest) / denominator
+    return np.asarray(np.exp(-quotient) * (1 - missing))
+
+
+def two_product(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """a·b rounded, and what the rounding left out, exactly (Dekker 1971), for factors below 1e150."""
+    product = a * b
+    (a_high, a_low), (b_high, b_low) = _split(a), _split(b)
+    return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+def _split(a: Floats) -> tuple[Floats, Floats]:
+    scaled = 134217729.0 * a
+    high = scaled - (scaled - a)
+    return high, a - high

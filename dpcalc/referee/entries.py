@@ -1,0 +1,160 @@
+"""From the `mechanisms` of a result to laws, read from its JSON and from nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flint import arb, ctx
+
+from dpcalc.referee import laws
+from dpcalc.referee.laws import Law
+
+
+class NotCheckedError(Exception):
+    """Why a result is beyond the referee."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """`dominating` is at least as bad as the mechanism; `attained` is what some data and mechanism of it reach.
+
+    Either may be unknown. `mu` and `attained_mu` are given where the first or the second is a Gaussian.
+    """
+
+    dominating: Law | None
+    attained: Law | None
+    count: int
+    mu: arb | None = None
+    attained_mu: arb | None = None
+
+
+@dataclass(frozen=True)
+class _Base:
+    law: Law | None
+    attained: Law | None
+    mu: arb | None = None
+    attained_mu: arb | None = None
+
+
+def release(entry: Mapping[str, Any], adjacency: str) -> Release:
+    """One entry of a result's `mechanisms`."""
+    count, kind = int(entry.get("count", 1)), str(entry.get("type"))
+    if kind not in _BASES:
+        raise NotCheckedError(f"nothing is known here of a mechanism of type {kind}")
+    base = _BASES[kind](entry)
+    sampling = entry.get("sampling") or {"scheme": "none"}
+    sample = _SAMPLERS.get((str(sampling.get("scheme")), adjacency))
+    if sample is None or (base.law is None and sampling["scheme"] not in ("none", "cyclic", "shuffled")):
+        raise NotCheckedError(f"{sampling.get('scheme')} sampling of {kind} under {adjacency}")
+    rate = arb(float(sampling.get("rate", 1.0)))
+    return sample(base, rate, count)
+
+
+def _unsampled(base: _Base, _: arb, count: int) -> Release:
+    return Release(base.law, base.attained, count, base.mu, base.attained_mu)
+
+
+def _shuffled(base: _Base, _: arb, count: int) -> Release:
+    return Release(base.law, None, count)
+
+
+def _poisson(base: _Base, rate: arb, count: int) -> Release:
+    assert base.law is not None
+    mixture = laws.mixed(base.law, rate)
+    return Release(mixture, mixture if base.attained is base.law else None, count)
+
+
+def _replaced_poisson(base: _Base, rate: arb, count: int) -> Release:
+    """Replacing is removing and adding."""
+    assert base.law is not None
+    mixture = laws.mixed(base.law, rate)
+    losses = [_CHAIN_STEP * (k - _CHAIN // 2) for k in range(_CHAIN)]
+    return Release(laws.group_of_two(mixture, laws.exchanged(mixture), losses), None, count)
+
+
+def _fixed_size(base: _Base, rate: arb, count: int) -> Release:
+    """Several steps attain the one-sided mixture; a single one attains both sides of it."""
+    assert base.law is not None
+    mixture = laws.mixed(base.law, rate)
+    whole = laws.symmetrised(mixture)
+    attained = whole if count == 1 else mixture
+    return Release(whole, attained if base.attained is base.law else None, count)
+
+
+def _fixed_size_added(base: _Base, rate: arb, count: int) -> Release:
+    """A batch with the record becomes one without it by replacing it: twice the sensitivity at worst."""
+    if base.mu is None or base.law is None:
+        raise NotCheckedError("fixed-size sampling under add-remove of anything but Gaussians")
+    return Release(laws.mixed(laws.gaussian(2 * base.mu), rate), laws.mixed(base.law, rate), count)
+
+
+_CHAIN, _CHAIN_STEP = 401, arb(1) / 16  # the grid of a group of two
+
+_SAMPLERS: Mapping[tuple[str, str], Callable[[_Base, arb, int], Release]] = {
+    ("none", "add-remove"): _unsampled,
+    ("none", "replace-one"): _unsampled,
+    ("cyclic", "add-remove"): _unsampled,
+    ("cyclic", "replace-one"): _unsampled,
+    ("shuffled", "add-remove"): _shuffled,
+    ("shuffled", "replace-one"): _shuffled,
+    ("poisson", "add-remove"): _poisson,
+    ("poisson", "replace-one"): _replaced_poisson,
+    ("fixed-size", "replace-one"): _fixed_size,
+    ("fixed-size", "add-remove"): _fixed_size_added,
+}
+
+
+def _value(entry: Mapping[str, Any], name: str) -> arb:
+    return arb(float(entry[name]))
+
+
+def _exactly(law: Law, mu: arb | None = None) -> _Base:
+    return _Base(law, law, mu, mu)
+
+
+def _gaussian(entry: Mapping[str, Any]) -> _Base:
+    if "noise_multiplier" in entry:
+        mu = 1 / _value(entry, "noise_multiplier")
+    else:
+        mu = _value(entry, "sensitivity") / _value(entry, "sigma")
+    return _exactly(laws.gaussian(mu), mu)
+
+
+def _randomized_response(entry: Mapping[str, Any]) -> _Base:
+    if "p" in entry:
+        return _exactly(laws.answers(_value(entry, "p"), int(entry["k"])))
+    return _exactly(laws.two_points(_value(entry, "epsilon"), arb(0)))
+
+
+def _exponential(entry: Mapping[str, Any]) -> _Base:
+    """Scores that move in opposite directions are a randomised response of half the ε."""
+    epsilon = _value(entry, "epsilon")
+    return _Base(laws.bounded_range(epsilon), laws.two_points(epsilon / 2, arb(0)))
+
+
+def _discrete_laplace(entry: Mapping[str, Any]) -> _Base:
+    return _exactly(laws.discrete_laplace(_value(entry, "scale"), int(entry["sensitivity"])))
+
+
+def _zcdp(entry: Mapping[str, Any]) -> _Base:
+    """The Gaussian of μ = √(2ρ) is one of the mechanisms described."""
+    mu = (2 * _value(entry, "rho")).sqrt()
+    return _Base(None, laws.gaussian(mu), None, mu)
+
+
+_BASES: Mapping[str, Callable[[Mapping[str, Any]], _Base]] = {
+    "gaussian": _gaussian,
+    "gdp": lambda entry: _exactly(laws.gaussian(_value(entry, "mu")), _value(entry, "mu")),
+    "laplace": lambda entry: _exactly(laws.laplace(_value(entry, "sensitivity") / _value(entry, "scale"))),
+    "discrete-gaussian": lambda entry: _exactly(
+        laws.discrete_gaussian(_value(entry, "sigma"), int(entry["sensitivity"]), ctx.prec)
+    ),
+    "discrete-laplace": _discrete_laplace,
+    "randomized-response": _randomized_response,
+    "dp": lambda entry: _exactly(laws.two_points(_value(entry, "epsilon"), arb(float(entry.get("delta", 0.0))))),
+    "exponential": _exponential,
+    "zcdp": _zcdp,
+    "rdp": lambda _: _Base(None, None),
+}

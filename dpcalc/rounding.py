@@ -1,0 +1,41 @@
+"""Which way numbers are rounded, and the few constants that say by how much: each stands beside the error it pays for.
+
+Doubles round to nearest, so that one operation errs by at most `UNIT` of its result (IEEE 754); what is above the
+truth stays so if it is raised by the errors that went into it, and that is all that "directed" means here. What the
+constants assume of the platform is checked by `dpcalc.accounting.certified.self_test`.
+"""
+
+from __future__ import annotations
+
+UNIT = 2.0**-53
+"""The relative error of one rounded operation."""
+
+SMALLEST_NORMAL = 2.0**-1022
+"""Results below this are not relative to anything any more: each may be off by as much."""
+
+LARGEST_EXPONENT = 690.0
+"""e^x and its products stay within the range of doubles up to here."""
+
+FUNCTION = 4 * UNIT
+"""Relative error of exp, expm1, log and log1p (glibc and numpy document at most 4 units in the last place)."""
+
+TRANSFORM = 7.0
+"""‖error of an FFT of N points‖₂ ≤ TRANSFORM · log₂N · UNIT · ‖input‖₂ (Higham 2002, Theorem 24.2)."""
+
+NORMAL_TAIL = (8.0, 2.0)
+"""ndtr(-v) errs by at most (8 + 2v²)·2·UNIT of itself (cephes documents 3.4e-14 up to v = 13; half of this seen)."""
+
+
+def accumulated(operations: float) -> float:
+    """The relative error of so many roundings in a row, or of a sum of so many non-negative terms (Higham, §3.1)."""
+    return operations * UNIT / max(1 - operations * UNIT, 0.5)
+
+
+def up(value: float, operations: float = 4) -> float:
+    """A non-negative value, raised by the error of so many operations."""
+    return value * (1 + 2 * operations * UNIT)
+
+
+def down(value: float, operations: float = 4) -> float:
+    """A non-negative value, lowered by the error of so many operations."""
+    return value * max(1 - 2 * operations * UNIT, 0.0)

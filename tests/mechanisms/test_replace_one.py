@@ -1,0 +1,156 @@
+"""Replace-one from add-remove: every mechanism's own conversion, against a removal and an addition chained."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from dpcalc.errors import IncompatibleError
+from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
+from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
+from dpcalc.mechanisms.exponential import Exponential
+from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.randomized_response import RandomizedResponse
+from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+
+CLOSED_FORMS = [
+    (Gaussian(noise_multiplier=1.7), lambda m: m.noise_multiplier, 0.85),
+    (Laplace(scale=2.5, sensitivity=1.5), lambda m: m.epsilon, 1.2),
+    (DiscreteGaussian(sigma=2.3, sensitivity=3), lambda m: m.sensitivity, 6),
+    (DiscreteLaplace(scale=1.9, sensitivity=2), lambda m: m.sensitivity, 4),
+    (RandomizedResponse(epsilon=0.45), lambda m: m.epsilon, 0.9),
+    (Exponential(epsilon=0.35), lambda m: m.epsilon, 0.7),
+    (DeclaredDP(epsilon=0.55, delta=0.0), lambda m: m.epsilon, 1.1),
+    (DeclaredDP(epsilon=0.5, delta=1e-4), lambda m: m.delta, 1e-4 * (1 + math.exp(0.5))),
+    (DeclaredGDP(mu=0.65), lambda m: m.mu, 1.3),
+    (DeclaredZCDP(rho=0.15), lambda m: m.rho, 0.6),
+    (OncePerEpoch(base=Gaussian(noise_multiplier=1.9)), lambda m: m.base.noise_multiplier, 0.95),
+]
+
+
+def delta(pair, epsilon):
+    a, b = pair.masses(np.array([epsilon]))
+    return float(a[1] - math.exp(epsilon) * b[1])
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "parameter", "expected"), CLOSED_FORMS, ids=lambda value: getattr(value, "type", "")
+)
+def test_the_conversion_has_the_parameter_of_a_group_of_two(mechanism, parameter, expected):
+    replaced = mechanism.as_replace_one()
+    assert replaced.adjacency == "replace-one"
+    assert parameter(replaced) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "parameter", "expected"), CLOSED_FORMS, ids=lambda value: getattr(value, "type", "")
+)
+def test_the_conversion_dominates_a_removal_and_what_it_says_is_attained(mechanism, parameter, expected):
+    replaced = mechanism.as_replace_one()
+    attained = replaced.attained_pairs()
+    assert attained is not None
+    for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
+        for k in (0, 1):
+            above = delta(replaced.pairs()[k], epsilon) * (1 + 1e-9) + 1e-13
+            assert above >= delta(mechanism.attained_pairs()[k], epsilon)
+            assert above >= delta(attained[k], epsilon)
+
+
+def test_two_links_of_a_pure_mechanism_do_not_attain_twice_its_epsilon():
+    """Geometric noise has three answers: its total variation at two steps is 1 - e^-ε, and tanh ε is more."""
+    mechanism = RandomizedResponse(epsilon=0.8).as_replace_one()
+    attained = mechanism.attained_pairs()
+    assert delta(attained[0], 0.0) <= 1 - math.exp(-0.8)
+    assert delta(mechanism.pairs()[0], 0.0) >= 1 - math.exp(-0.8)
+
+
+def test_what_has_no_proved_conversion_is_refused():
+    sampled = PoissonSampled(base=Gaussian(noise_multiplier=1.0), sampling_rate=0.1)
+    for mechanism in (DeclaredRDP(orders=(4,), epsilons=(0.2,)), sampled):
+        with pytest.raises(IncompatibleError, match="no proved conversion"):
+            mechanism.as_replace_one()
+
+
+def opposed_delta(sigma, rate, epsilon):
+    """H_ε((1-q)N(0) + qN(1) ‖ (1-q)N(0) + qN(-1)) in 30 digits: the ratio is monotone, so a threshold is best."""
+    with mpmath.workdps(30):
+        s, q, t = mpmath.mpf(sigma), mpmath.mpf(rate), mpmath.exp(mpmath.mpf(epsilon))
+        mixed = lambda x: 1 - q + q * mpmath.exp((2 * x - 1) / (2 * s * s))  # noqa: E731
+        ratio = lambda x: mixed(x) / mixed(-x)  # noqa: E731
+        x = mpmath.mpf(0)
+        if epsilon > 0:
+            low, high = mpmath.mpf(0), mpmath.mpf(1)
+            while ratio(high) < t:
+                high *= 2
+            for _ in range(90):
+                middle = (low + high) / 2
+                low, high = (middle, high) if ratio(middle) < t else (low, middle)
+            x = high
+        above = lambda centre: mpmath.erfc((x - centre) / (s * mpmath.sqrt(2))) / 2  # noqa: E731
+        return (1 - q) * above(0) + q * above(1) - t * ((1 - q) * above(0) + q * above(-1))
+
+
+@pytest.mark.parametrize(("sigma", "rate"), [(2.0, 0.5), (1.1, 0.05), (0.7, 0.2), (5.0, 0.9)])
+def test_poisson_replace_one_is_between_its_worst_known_case_and_five_per_cent_more(sigma, rate):
+    mechanism = PoissonSampled(base=Gaussian(noise_multiplier=sigma), sampling_rate=rate, adjacency="replace-one")
+    upper, lower = mechanism.pairs()[0], mechanism.attained_pairs()[0]
+    for epsilon in (0.0, 0.05, 0.3, 1.0, 2.0):
+        exact = float(opposed_delta(sigma, rate, epsilon))
+        if exact > 1e-12:
+            assert delta(lower, epsilon) == pytest.approx(exact, rel=1e-9, abs=1e-15)
+            assert exact <= delta(upper, epsilon) <= 1.06 * exact + 1e-12
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.4])
+def test_fixed_size_add_remove_is_attained_where_all_others_are_opposed(rate):
+    """n records at -C and one at C: the sum of a batch is -bC, or (2 - b)C if the one is in it."""
+    sigma = 1.3
+    mechanism = FixedSizeSampled(base=Gaussian(noise_multiplier=sigma), sampling_rate=rate)
+    for epsilon in (0.01, 0.2, 0.9):
+        t, mu = math.exp(epsilon), 2 / sigma
+        x = (math.log((t - 1 + rate) / rate) + mu * mu / 2) / mu
+        above = lambda centre: math.erfc((x - centre) / math.sqrt(2)) / 2  # noqa: B023, E731
+        exact = (1 - rate) * above(0) + rate * above(mu) - t * above(0)
+        assert delta(mechanism.pairs()[0], epsilon) == pytest.approx(exact, rel=1e-9)
+        assert mechanism.attained_pairs()[0] == mechanism.pairs()[0]
+
+
+def test_fixed_size_replace_one_attains_one_side_at_a_time():
+    """Randomised response ε = .8 at rate .4, twice: the symmetrised pair has more δ than two one-sided steps."""
+    base = RandomizedResponse(epsilon=0.8, adjacency="replace-one")
+    mechanism = FixedSizeSampled(base=base, sampling_rate=0.4)
+    remove, add = mechanism.attained_pairs()
+    assert remove == base.pairs()[0].mixed(0.4)
+    assert add == remove.reversed()
+
+    def twice(pair):
+        points = [(loss, p) for loss, p in zip(pair.losses, pair.p, strict=True)]
+        return sum(p * r * max(0.0, -math.expm1(0.1 - loss - other)) for loss, p in points for other, r in points)
+
+    p = 1 / (1 + math.exp(-0.8))
+    up = math.log(0.6 + 0.4 * math.exp(0.8))
+    q_up = 1 - p
+    p_up = q_up * math.exp(up)
+    symmetric = [(up, p_up), (-up, q_up), (0.0, 1 - p_up - q_up)]
+    both = sum(a * b * max(0.0, -math.expm1(0.1 - k - l)) for k, a in symmetric for l, b in symmetric)  # noqa: E741
+    assert max(twice(remove), twice(add)) < 0.999 * both
+
+
+def test_nothing_is_attained_where_nobody_knows_it():
+    assert OncePerEpoch(base=Gaussian(noise_multiplier=1.0), shuffled=True).attained_pairs() is None
+    declared = DeclaredRDP(orders=(4,), epsilons=(0.2,))
+    assert declared.attained_pairs() is None
+    assert PoissonSampled(base=declared, sampling_rate=0.1).attained_pairs() is None
+
+
+def test_what_samples_of_declared_guarantees_attain_is_that_of_their_worst_mechanism():
+    zcdp = PoissonSampled(base=DeclaredZCDP(rho=0.08), sampling_rate=0.2)
+    gaussian = PoissonSampled(base=Gaussian(noise_multiplier=2.5), sampling_rate=0.2)  # 1/σ = √(2ρ)
+    for epsilon in (0.0, 0.1, 0.4):
+        ours, theirs = (delta(mechanism.attained_pairs()[0], epsilon) for mechanism in (zcdp, gaussian))
+        assert ours == pytest.approx(theirs, rel=1e-9)
+        assert delta(zcdp.pairs()[0], epsilon) >= ours
