@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from dpcalc.filters.filters import GlobalFilter, IndividualFilter
     from dpcalc.filters.rules import dp_rule, gdp_rule, rdp_rule
     from dpcalc.guarantee import Guarantee
+    from dpcalc.ledger.answers import RefusedError
+    from dpcalc.ledger.ledger import Ledger
     from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
     from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
     from dpcalc.mechanisms.exponential import Exponential
@@ -61,6 +63,8 @@ _HOMES = {
     ),
     "dpcalc.conversions.implied": ("convert",),
     "dpcalc.guarantee": ("Guarantee",),
+    "dpcalc.ledger.answers": ("RefusedError",),
+    "dpcalc.ledger.ledger": ("Ledger",),
     "dpcalc.mechanisms.declared": ("DeclaredDP", "DeclaredGDP", "DeclaredRDP", "DeclaredZCDP"),
     "dpcalc.mechanisms.discrete": ("DiscreteGaussian", "DiscreteLaplace"),
     "dpcalc.mechanisms.exponential": ("Exponential",),
@@ -88,9 +92,11 @@ __all__ = [
     "IndividualFilter",
     "KaryRandomizedResponse",
     "Laplace",
+    "Ledger",
     "OncePerEpoch",
     "PoissonSampled",
     "RandomizedResponse",
+    "RefusedError",
     "RenyiDP",
     "ZeroConcentratedDP",
     "__version__",

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpcalc.ledger.transfer import imported
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(?:sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -32,6 +34,7 @@ def shown_commands() -> list[tuple[str, str]]:
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     write_small_mnist(tmp_path / "mnist")
+    imported(str(tmp_path / "team.db"), (ROOT / "examples" / "team.jsonl").read_text().splitlines(), "team.jsonl")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

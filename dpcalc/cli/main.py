@@ -26,6 +26,7 @@ COMMANDS = {
     "exp-mech": "ε of the exponential mechanism and of Langevin sampling",
     "train": "train a model privately and say what it cost",
     "verify": "recompute results by code that shares nothing with the engine",
+    "ledger": "budgets that last: charge releases before they run, audit them",
 }
 
 INTERRUPTED = 130

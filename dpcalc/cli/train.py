@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -11,7 +13,7 @@ from dpcalc.cli.command import command
 from dpcalc.cli.options import AdjacencyChoice, number, parsed, whole
 from dpcalc.cli.progress import progress
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Result
+from dpcalc.guarantee import Guarantee, Result
 from dpcalc.numbers import NON_NEGATIVE, PROBABILITY, Range, parse_whole
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ _METHOD = "Method"
 _NUMBERS = "Hyperparameters"
 _PRIVACY = "Privacy"
 _FILES = "Search, log and checkpoint"
+_LEDGER = "Ledger"
 
 
 class ModelChoice(str, Enum):
@@ -167,6 +170,16 @@ def train(
     save: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write the model as .npz.", rich_help_panel=_FILES)
     ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Start only if this ledger accepts the cost.", rich_help_panel=_LEDGER),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The ledger's budget to charge.", rich_help_panel=_LEDGER)
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="K", help="Charged once for this key.", rich_help_panel=_LEDGER)
+    ] = None,
 ) -> Result:
     """Train a model with differential privacy, and say what it cost.
 
@@ -205,7 +218,25 @@ def train(
         epsilon = 3.0
     wanted = Wanted(data=data, test_data=test_data, epsilon=epsilon, delta=delta, runs=grid_runs, grid=grid, save=save)
     files = Files(log=log, checkpoint=checkpoint, resume=resume)
-    return train_and_report(settings, wanted, files, progress=progress)
+    if ledger is None and budget is None and key is None:
+        return train_and_report(settings, wanted, files, progress=progress)
+    if ledger is None or budget is None or key is None:
+        raise InputError("--ledger, --budget and --key go together: where, what and for which run is charged")
+    charged: dict[str, Any] = {"budget": budget, "key": key}
+    result = train_and_report(settings, wanted, files, progress=progress, charge=_charging(ledger, charged))
+    return replace(result, details={**result.details, "ledger": charged})
+
+
+def _charging(ledger: str, charged: dict[str, Any]) -> Callable[[Guarantee], None]:
+    """Charges what a run will guarantee; raises if it is refused. `charged` is told the entry's number."""
+
+    def charge_run(guarantee: Guarantee) -> None:
+        from dpcalc.ledger.advice import charge
+
+        answer = charge(ledger, charged["budget"], guarantee, key=charged["key"], note="dpcalc train")
+        charged["entry"] = answer.entry
+
+    return charge_run
 
 
 def _settings(**given: Any) -> Settings:

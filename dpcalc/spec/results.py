@@ -32,6 +32,9 @@ _DETAILS: Mapping[str, str] = {
     "sgd-bound": "request",
     "exp-mech": "bounds",
     "train": "settings",
+    "ledger init": "budget",
+    "ledger spend": "budget",
+    "ledger status": "budget",
 }
 
 # Commands whose mechanisms follow from their details: a function from those, as plain data, to the guarantee.

@@ -27,6 +27,7 @@ from dpcalc.training.run import Files, Trial, configurations, run, search, winne
 from dpcalc.training.settings import Settings
 
 Progress = Callable[..., AbstractContextManager[Callable[..., None]]]
+Charge = Callable[[Guarantee], None]
 
 _NOT_COVERED = (
     "training accuracy, loss, active_per_step and spent budgets are taken from the private records without noise: they "
@@ -48,8 +49,10 @@ class Wanted:
     save: str | None = None
 
 
-def train_and_report(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progress) -> Result:
-    """The whole of `dpcalc train`."""
+def train_and_report(
+    settings: Settings, wanted: Wanted, traces: Files, *, progress: Progress, charge: Charge | None = None
+) -> Result:
+    """The whole of `dpcalc train`. `charge` is told what the run will guarantee before it touches a record."""
     outputs = {"--log": traces.log, "--checkpoint": traces.checkpoint, "--save": wanted.save}
     files.check_paths(outputs, {"--data": wanted.data, "--test-data": wanted.test_data, "--grid": wanted.grid})
     if wanted.save is not None and Path(wanted.save).suffix != ".npz":
@@ -59,10 +62,12 @@ def train_and_report(settings: Settings, wanted: Wanted, traces: Files, *, progr
         settings=settings, records=len(data), delta=wanted.delta, runs=wanted.runs, tracked=traces.log is not None
     )
     if wanted.grid is not None:
-        return _search(plan, wanted, traces, data, progress)
+        return _search(plan, wanted, traces, data, progress=progress, charge=charge)
     if wanted.epsilon is not None:
         plan = plan.with_noise(calibrated([plan], epsilon=wanted.epsilon, classes=data.classes))
     accounted = account(plan, classes=data.classes)
+    if charge is not None:
+        charge(accounted.guarantee)
     try:
         with progress("Training", total=plan.total_steps) as advance:
             observe = _observer(plan, accounted.guarantee, advance)
@@ -85,7 +90,9 @@ def train_and_report(settings: Settings, wanted: Wanted, traces: Files, *, progr
     )
 
 
-def _search(plan: Plan, wanted: Wanted, traces: Files, data: Dataset, progress: Progress) -> Result:
+def _search(
+    plan: Plan, wanted: Wanted, traces: Files, data: Dataset, *, progress: Progress, charge: Charge | None
+) -> Result:
     if traces != Files():
         raise InputError("--log, --checkpoint and --resume are for one run, not for a --grid search.")
     if wanted.runs > 1:
@@ -96,6 +103,8 @@ def _search(plan: Plan, wanted: Wanted, traces: Files, data: Dataset, progress: 
         found = calibrated([each for _, each in planned], epsilon=wanted.epsilon)
         planned = [(changes, each.with_noise(found)) for changes, each in planned]
     accounted = account_search([each for _, each in planned])
+    if charge is not None:
+        charge(accounted.guarantee)
     with progress("Searching", total=sum(each.total_steps for _, each in planned)) as advance:
         trials = search(planned, data, observe=_observer(planned[0][1], accounted.guarantee, advance))
     return _search_result(trials, accounted.guarantee, wanted, data)

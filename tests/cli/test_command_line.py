@@ -25,8 +25,9 @@ GDP = ("convert", "--gdp", "1.2", "--delta", "1e-5")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_help_ends_with_an_example_that_runs(dpcalc, name, monkeypatch) -> None:
-    monkeypatch.chdir(Path(__file__).parents[2])
+def test_every_help_ends_with_an_example_that_runs(dpcalc, name, monkeypatch, tmp_path) -> None:
+    (tmp_path / "examples").symlink_to(Path(__file__).parents[2] / "examples")
+    monkeypatch.chdir(tmp_path)
     result = dpcalc(name, "--help")
     assert result.code == 0
     example = " ".join(result.out[result.out.rindex("Example:") :].split()).removeprefix("Example: ")

@@ -1,0 +1,160 @@
+"""A ledger in PostgreSQL, for several machines: writers take turns by a row lock and wait together for the disk.
+
+A commit gives up the lock before it is flushed (asynchronous commit); the spend is answered only after a second, empty
+transaction has been flushed behind it. The log is flushed in order, so whatever was answered, and all that it was
+decided upon, is on the disk; and many writers share one flush.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlencode
+
+from dpcalc.errors import InputError
+from dpcalc.ledger.store import LAYOUT, NAMES, TABLES, StorageError, Store
+
+_PATIENCE = 30
+_CONNECT = 10
+
+
+class Postgres(Store):
+    """A ledger in the schema that the connection finds first."""
+
+    def __init__(self, url: str, *, write: bool, create: str | None = None) -> None:
+        self.shown, self._secrets = without_password(url)
+        try:
+            import psycopg
+        except ImportError:
+            raise InputError("a PostgreSQL ledger needs the extra: pip install 'dpcalc-budget[postgres]'") from None
+        self._driver = psycopg
+        settings: dict[str, Any] = {"autocommit": True, "connect_timeout": _CONNECT, "application_name": "dpcalc"}
+        with self._told():
+            self._connection = psycopg.connect(url, **settings, tcp_user_timeout=1000 * _PATIENCE)
+            self._connection.execute(f"SET lock_timeout = '{_PATIENCE}s'")
+            self._connection.execute(f"SET default_transaction_read_only = {'off' if write else 'on'}")
+        if not self._is_there():
+            if create is None:
+                raise InputError("there is no such ledger; dpcalc ledger init makes one", where=self.shown)
+            self._lay_out(create)
+        self.check_layout()
+
+    def _is_there(self) -> bool:
+        return self.execute("SELECT to_regclass('dpcalc_ledger')") != [(None,)]
+
+    def _lay_out(self, identifier: str) -> None:
+        with self._told(), self._connection.transaction():
+            self.execute("SELECT pg_advisory_xact_lock(hashtext('dpcalc ledger'))")
+            if self._is_there():
+                return
+            for table in TABLES:
+                self.run(table)
+            self.run(
+                "CREATE FUNCTION dpcalc_append_only() RETURNS trigger LANGUAGE plpgsql AS "
+                "$$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$"
+            )
+            for name in NAMES:
+                self.run(
+                    f"CREATE TRIGGER {name}_guard BEFORE UPDATE OR DELETE OR TRUNCATE ON {name} "
+                    "FOR EACH STATEMENT EXECUTE FUNCTION dpcalc_append_only()"
+                )
+            self.run("INSERT INTO dpcalc_ledger (id, layout) VALUES (?, ?)", (identifier, LAYOUT))
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """The driver's errors in one line of ours, without passwords."""
+        try:
+            yield
+        except self._driver.Error as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+            text = lines[0]
+            for secret in self._secrets:
+                text = text.replace(secret, "***")
+            if isinstance(error, self._driver.errors.LockNotAvailable):
+                text = f"others were writing for {_PATIENCE} s; nothing was written, try again"
+            raise StorageError(text, where=self.shown) from None
+
+    def execute(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._told():
+            return self._connection.execute(_placed(query), values or None).fetchall()
+
+    def run(self, query: str, values: Sequence[Any] = ()) -> None:
+        with self._told():
+            self._connection.execute(_placed(query), values or None)
+
+    def stream(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        with self._told(), self._connection.transaction(), self._connection.cursor("dpcalc_rows") as cursor:
+            cursor.itersize = 2000
+            cursor.execute(_placed(query), values or None)
+            yield from cursor
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        with self._told():
+            try:
+                with self._pipeline():
+                    self.run("BEGIN")
+                    self.run("SET LOCAL synchronous_commit = off")
+                    # What is read after the lock was granted is what the last holder committed.
+                    self.run("SELECT id FROM dpcalc_ledger FOR UPDATE")
+                    yield
+                    self.run("COMMIT")
+                    self.run("SELECT pg_logical_emit_message(true, 'dpcalc', '')")
+            except BaseException:
+                with contextlib.suppress(self._driver.Error):
+                    self._connection.rollback()
+                raise
+
+    def _pipeline(self) -> contextlib.AbstractContextManager[Any]:
+        """Statements are sent without waiting for one another's answers, where the client library can."""
+        return self._connection.pipeline() if self._driver.Pipeline.is_supported() else contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        with self._told(), self._connection.transaction():
+            self.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            yield
+
+    def faults(self) -> list[str]:
+        query = "SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = to_regclass(?) AND NOT tgisinternal"
+        found = []
+        for name in NAMES:
+            if "O" not in {state for trigger, state in self._triggers(query, name) if trigger == f"{name}_guard"}:
+                found.append(f"the guard {name}_guard against changes is missing or switched off")
+        orphans = self.execute(
+            "SELECT COUNT(*) FROM dpcalc_charges LEFT JOIN dpcalc_entries ON number = entry WHERE number IS NULL"
+        )
+        return found + (["charges without an entry"] if orphans != [(0,)] else [])
+
+    def _triggers(self, query: str, name: str) -> list[tuple[str, str]]:
+        def text(value: Any) -> str:
+            return value.decode() if isinstance(value, bytes) else str(value)
+
+        return [(text(trigger), text(state)) for trigger, state in self.execute(query, (name,))]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _placed(query: str) -> Any:
+    """The query with the driver's placeholders; `?` stands in no query as anything else."""
+    return query.replace("?", "%s")
+
+
+def without_password(url: str) -> tuple[str, tuple[str, ...]]:
+    """An address as it may be shown, and the secrets that stood in it; of one that is not well formed, nothing."""
+    scheme, _, rest = url.partition("://")
+    place, question, query = rest.partition("?")
+    account, at, host = place.rpartition("@")
+    if "@" in query and not at:
+        return f"{scheme}://…", (url, rest)
+    user, _, password = account.partition(":")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    hidden = [(key, value) for key, value in pairs if "pass" in key.lower()]
+    shown = urlencode([pair for pair in pairs if pair not in hidden], safe="/")
+    found = {password, *(value for _, value in hidden)} - {""}
+    secrets = {form for secret in found for form in (secret, unquote(secret))}
+    return f"{scheme}://{user}{at}{host}{question if shown else ''}{shown}", tuple(
+        sorted(secrets, key=len, reverse=True)
+    )

@@ -1,0 +1,295 @@
+"""`dpcalc ledger` as people and scripts use it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+GAUSSIANS = "gaussian,noise_multiplier=20"
+
+
+@pytest.fixture
+def team(dpcalc, tmp_path, monkeypatch) -> Path:
+    """A folder with a ledger `team.db` and a budget of ε = 3 at δ = 1e-5, GDP filter: 206 Gaussians of noise 20."""
+    monkeypatch.chdir(tmp_path)
+    done = dpcalc(
+        "ledger", "init", "team.db", "--budget", "census", "--epsilon", 3, "--delta", "1e-5", "--filter", "gdp"
+    )
+    assert done.code == 0
+    return tmp_path
+
+
+def test_a_spend_is_accepted_and_says_what_is_left(dpcalc, team) -> None:
+    done = dpcalc("ledger", "spend", "team.db", "census", "-m", f"{GAUSSIANS},count=100", "--key", "k", "-f", "json")
+    assert done.code == 0
+    details = done.json["details"]
+    assert (details["accepted"], details["key"], details["entry"], details["refusal"]) == (True, "k", 2, None)
+    assert details["spent"]["mu"] == pytest.approx(0.5, rel=1e-9)
+    assert set(details["remaining"]) >= {"epsilon", "delta"}
+    assert (done.json["epsilon"], done.json["delta"]) == (3, 1e-5)
+    assert done.json["guarantee"] == "certified"
+
+
+def test_the_first_line_is_the_answer(dpcalc, team) -> None:
+    done = dpcalc("ledger", "spend", "team.db", "census", "-m", f"{GAUSSIANS},count=100", "--key", "k")
+    assert "census: gaussian accepted as entry 2, key k; 48." in done.out
+    shown = dpcalc("ledger", "status", "team.db", "census")
+    assert "is spent; " in shown.out
+    assert "106 more like gaussian" in shown.out
+
+
+def test_a_refusal_helps_and_writes_nothing(dpcalc, team) -> None:
+    refused = dpcalc("ledger", "spend", "team.db", "census", "-m", f"{GAUSSIANS},count=300", "--key", "k", "-f", "json")
+    assert refused.code == 1
+    refusal = refused.json["details"]["refusal"]
+    assert refusal["largest_count"] == 206
+    noise = refusal["least_noise"]["noise_multiplier"]
+    assert 20 * (300 / 207) ** 0.5 < noise <= 20 * (300 / 206) ** 0.5
+    assert not refused.json["details"]["accepted"]
+    assert {"asked", "left"} <= set(refusal)
+    retried = f"gaussian,noise_multiplier={noise},count=300"
+    assert dpcalc("ledger", "spend", "team.db", "census", "-m", retried, "--dry-run").code == 0
+    barely = f"gaussian,noise_multiplier={noise * 0.999},count=300"
+    assert dpcalc("ledger", "spend", "team.db", "census", "-m", barely, "--dry-run").code == 1
+    assert dpcalc("ledger", "spend", "team.db", "census", "-m", f"{GAUSSIANS},count=206", "--key", "k").code == 0
+
+
+def test_a_refused_mixed_release_is_advised_on_its_costliest_entry(dpcalc, team) -> None:
+    small, large = "gaussian,noise_multiplier=100", "gaussian,noise_multiplier=10,count=100,name=model"
+    refused = dpcalc("ledger", "spend", "team.db", "census", "-m", small, "-m", large, "-f", "json")
+    assert refused.code == 1
+    refusal = refused.json["details"]["refusal"]
+    assert (refusal["entry"], refusal["count"], refusal["largest_count"]) == ("model", 100, 51)
+
+
+def test_a_refused_declared_cost_is_told_how_much_it_may_be(dpcalc, team) -> None:
+    refused = dpcalc("ledger", "spend", "team.db", "census", "-m", "gdp,mu=0.8", "-f", "json")
+    assert refused.code == 1
+    largest = refused.json["details"]["refusal"]["largest_mu"]
+    assert dpcalc("ledger", "spend", "team.db", "census", "-m", f"gdp,mu={largest}", "--dry-run").code == 0
+    assert dpcalc("ledger", "spend", "team.db", "census", "-m", f"gdp,mu={largest + 1e-3}", "--dry-run").code == 1
+
+
+def test_keys_make_spends_idempotent(dpcalc, team) -> None:
+    command = ("ledger", "spend", "team.db", "census", "-m", f"{GAUSSIANS},count=100", "--key", "k")
+    assert dpcalc(*command).code == 0
+    again = dpcalc(*command, "-f", "json")
+    assert (again.code, again.json["details"]["entry"]) == (0, 2)
+    other = dpcalc("ledger", "spend", "team.db", "census", "-m", f"{GAUSSIANS},count=101", "--key", "k")
+    assert other.code == 2
+    assert "other content" in other.err
+
+
+def test_what_is_not_certified_is_exit_2(dpcalc, team) -> None:
+    done = dpcalc("ledger", "spend", "team.db", "census", "-m", "gdp,mu=0.1,guarantee=numerical")
+    assert done.code == 2
+    assert "only what is certified" in done.err
+
+
+def test_results_of_other_commands_are_spent(dpcalc, team) -> None:
+    composed = dpcalc("compose", "-m", f"{GAUSSIANS},count=4", "--delta", "1e-5", "-f", "json")
+    Path("result.json").write_text(composed.out)
+    done = dpcalc("ledger", "spend", "team.db", "census", "result.json", "-f", "json")
+    assert done.json["details"]["spent"]["mu"] == pytest.approx(0.1, rel=1e-9)
+
+
+def test_a_status_can_be_composed_again(dpcalc, team) -> None:
+    Path("status.json").write_text(dpcalc("ledger", "status", "team.db", "census", "-f", "json").out)
+    composed = dpcalc("compose", "status.json", "--delta", "1e-5", "-f", "json")
+    assert composed.json["epsilon"] == pytest.approx(3, rel=1e-6)
+
+
+def test_what_if_never_writes(dpcalc, team) -> None:
+    Path("spec.yaml").write_text("mechanisms: [{type: gaussian, noise_multiplier: 20, count: 300}]\n")
+    done = dpcalc("ledger", "status", "team.db", "census", "--what-if", "spec.yaml", "-f", "json")
+    assert done.code == 1
+    assert done.json["details"]["what_if"]["refusal"]["largest_count"] == 206
+    assert done.json["details"]["entries"] == 0
+
+
+def test_status_names_what_a_plan_would_have_cost(dpcalc, team) -> None:
+    dpcalc("ledger", "spend", "team.db", "census", "-m", f"{GAUSSIANS},count=100", "--by", "ann")
+    dpcalc("ledger", "spend", "team.db", "census", "-m", "laplace,scale=20,sensitivity=1", "--by", "bob")
+    details = dpcalc("ledger", "status", "team.db", "census", "-f", "json").json["details"]
+    composed = dpcalc(
+        *("compose", "-m", f"{GAUSSIANS},count=100", "-m", "laplace,scale=20,sensitivity=1"),
+        *("--delta", "1e-5", "-f", "json"),
+    )
+    assert details["planned"]["epsilon"] == pytest.approx(composed.json["epsilon"], rel=0.02)
+    assert details["planned"]["epsilon"] < details["spent"]["epsilon"] * (1 + 1e-9)
+    assert {each["by"] for each in details["by"]} == {"ann", "bob"}
+    assert sum(each["share"] for each in details["by"]) == pytest.approx(details["level"], rel=1e-9)
+
+
+@pytest.mark.parametrize("format", ["table", "csv", "json", "markdown"])
+def test_the_log_comes_in_every_format(dpcalc, team, format) -> None:
+    dpcalc("ledger", "spend", "team.db", "census", "-m", GAUSSIANS, "--key", "k-1", "--by", "ann", "--note", "a|b")
+    done = dpcalc("ledger", "log", "team.db", "census", "-f", format)
+    assert done.code == 0
+    assert "k-1" in done.out
+    assert "ann" in done.out
+
+
+def test_export_and_import_carry_the_chain(dpcalc, team) -> None:
+    dpcalc("ledger", "spend", "team.db", "census", "-m", GAUSSIANS, "--key", "k-1")
+    assert dpcalc("ledger", "export", "team.db", "-o", "team.jsonl").code == 0
+    assert Path("team.jsonl").stat().st_mode & 0o777 == 0o600
+    assert dpcalc("ledger", "import", "copy.db", "team.jsonl").code == 0
+    assert dpcalc("ledger", "verify", "copy.db").code == 0
+    assert dpcalc("ledger", "export", "copy.db").out == Path("team.jsonl").read_text()
+    assert dpcalc("ledger", "export", "team.db", "-o", "team.db").code == 2
+    Path("team.jsonl").write_text(Path("team.jsonl").read_text().replace("k-1", "k-2"))
+    bad = dpcalc("ledger", "import", "other.db", "team.jsonl")
+    assert bad.code == 2
+    assert not Path("other.db").exists()
+
+
+def test_verify_notices_a_change_and_a_lost_head(dpcalc, team) -> None:
+    import sqlite3
+
+    head = dpcalc("ledger", "verify", "team.db", "-f", "json").json["details"]["head"]
+    assert dpcalc("ledger", "verify", "team.db", "--head", head).code == 0
+    assert dpcalc("ledger", "verify", "team.db", "--head", "0" * 64).code == 1
+    connection = sqlite3.connect("team.db")
+    connection.execute("DROP TRIGGER dpcalc_entries_no_update")
+    connection.execute("UPDATE dpcalc_entries SET body = replace(body, '3.0', '9.0')")
+    connection.commit()
+    connection.close()
+    done = dpcalc("ledger", "verify", "team.db")
+    assert done.code == 1
+    assert "entry 1 was changed" in done.out
+
+
+def test_a_void_needs_a_reason_and_frees_what_was_charged(dpcalc, team) -> None:
+    dpcalc("ledger", "spend", "team.db", "census", "-m", f"{GAUSSIANS},count=206", "--key", "k")
+    assert dpcalc("ledger", "void", "team.db", "k").code == 2
+    done = dpcalc("ledger", "void", "team.db", "k", "--reason", "the job was never scheduled", "-f", "json")
+    assert (done.code, done.json["details"]["voids"]) == (0, 2)
+    assert done.json["details"]["spent"]["mu"] == 0
+    assert dpcalc("ledger", "void", "team.db", "absent", "--reason", "x").code == 2
+    assert dpcalc("ledger", "verify", "team.db").code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--epsilon", 1),
+        ("--delta", "1e-6"),
+        ("--epsilon", 1, "--delta", "1e-6", "--mu", 1),
+        ("--mu", 1, "--filter", "rdp"),
+        ("--mu", 1, "--step-delta", "1e-7"),
+        ("--epsilon", 1, "--delta", "1e-6", "--step-delta", "1e-5"),
+        ("--epsilon", 1, "--delta", "1e-6", "--filter", "gdp", "--step-delta", "1e-7"),
+        ("--mu", 1, "--parallel", "one"),
+        ("--mu", 1, "--parallel", "a,a"),
+        ("--mu", 1, "--parent", "absent"),
+        ("--mu", "nan"),
+        ("--mu", 1, "--plan", "plan.yaml"),
+        ("--epsilon", 1, "--delta", "1e-6", "--filter", "gdp", "--plan", "plan.yaml"),
+        ("--mu", 0),
+    ],
+)
+def test_wrong_terms_are_exit_2_and_make_no_ledger_entry(dpcalc, team, arguments) -> None:
+    Path("plan.yaml").write_text("mechanisms: [{type: gaussian, noise_multiplier: 20}]\n")
+    done = dpcalc("ledger", "init", "team.db", "--budget", "other", *arguments)
+    assert done.code == 2
+    assert dpcalc("ledger", "log", "team.db", "-f", "json").json["details"]["entries"][-1]["entry"] == 1
+
+
+def test_auto_explains_its_choice(dpcalc, team) -> None:
+    limit = ("--epsilon", 3, "--delta", "1e-5")
+    blind = dpcalc("ledger", "init", "team.db", "--budget", "blind", *limit, "-f", "json").json["details"]["budget"]
+    assert (blind["filter"], "whatever is certified" in blind["reason"]) == ("rdp", True)
+    Path("plan.yaml").write_text("mechanisms: [{type: gaussian, noise_multiplier: 20, count: 10}]\n")
+    plan = ("--plan", "plan.yaml", "-f", "json")
+    planned = dpcalc("ledger", "init", "team.db", "--budget", "planned", *limit, *plan).json["details"]["budget"]
+    assert planned["filter"] == "gdp"
+
+
+def test_unknown_places_and_names_are_exit_2(dpcalc, team) -> None:
+    for arguments in (
+        ("status", "absent.db"),
+        ("spend", "team.db", "absent", "-m", GAUSSIANS),
+        ("spend", "team.db", "census"),
+        ("status", "mysql://host/db"),
+        ("import", "x.db", "absent.jsonl"),
+        ("spend", "team.db", "census", "-m", GAUSSIANS, "--dry-run", "--by", "ann"),
+        ("spend", "team.db", "census", "-m", GAUSSIANS, "--key", " "),
+        ("spend", "team.db", "census", "-m", GAUSSIANS, "--key", "\ud800"),
+    ):
+        assert dpcalc("ledger", *arguments).code == 2
+    assert not Path("absent.db").exists()
+
+
+def test_an_overview_lists_all_budgets(dpcalc, team) -> None:
+    dpcalc("ledger", "init", "team.db", "--budget", "land", "--rho", "0.1", "--parallel", "north,south")
+    dpcalc("ledger", "spend", "team.db", "land/north", "-m", "zcdp,rho=0.05")
+    details = dpcalc("ledger", "status", "team.db", "-f", "json").json["details"]
+    levels = {each["budget"]: each["level"] for each in details["budgets"]}
+    assert levels["land"] == pytest.approx(0.5, rel=1e-9)
+    assert levels["land/north"] == levels["land"]
+    assert levels["land/south"] == levels["census"] == 0
+
+
+def test_status_of_a_hundred_thousand_entries_takes_less_than_a_second(team) -> None:
+    from dpcalc.ledger.ledger import Ledger
+    from dpcalc.ledger.results import standing
+
+    with Ledger.open("team.db") as ledger:
+        store = ledger.store
+        ledger.spend("census", {"mechanisms": [{"type": "gaussian", "noise_multiplier": 1e4}]}, key="k")
+        body = store.entry(2).body.replace("'", "''")
+        store.run(
+            "WITH RECURSIVE n(i) AS (SELECT 3 UNION ALL SELECT i + 1 FROM n WHERE i < 100001) "
+            "INSERT INTO dpcalc_entries (number, kind, budget, key, digest, at, who, body, previous, hash) "
+            f"SELECT i, 'spend', 'census', i, 'd', '2026-01-01T00:00:00Z', i % 7, '{body}', i, i FROM n"
+        )
+        store.run("INSERT INTO dpcalc_charges SELECT 'census', number, 1e-6 FROM dpcalc_entries WHERE number > 2")
+        start = time.process_time()
+        result = standing(ledger, "census")
+        elapsed = time.process_time() - start
+    assert result.details["entries"] == 100_000
+    assert elapsed < 1
+
+
+def test_names_cannot_steer_a_terminal_or_break_the_log(dpcalc, team) -> None:
+    evil = "\x1b[31mred\n'; DROP TABLE dpcalc_entries; --"
+    done = dpcalc("ledger", "spend", "team.db", "census", "-m", GAUSSIANS, "--key", evil, "--by", evil, "-f", "json")
+    assert done.code == 0
+    assert json.loads(dpcalc("ledger", "log", "team.db", "-f", "json").out)["details"]["entries"][1]["key"] == evil
+    assert dpcalc("ledger", "verify", "team.db").code == 0
+
+
+TRAIN = ("train", "--model", "logistic", "--algorithm", "gd", "--steps", 5, "--seed", 1, "--ledger", "team.db")
+
+
+def test_training_starts_only_if_the_ledger_accepted_it(dpcalc, team, monkeypatch) -> None:
+    from dpcalc.training import session
+
+    run = (*TRAIN, "--budget", "census", "--key", "run-1", "--noise-multiplier", 5, "-f", "json")
+    done = dpcalc(*run)
+    assert (done.code, done.json["details"]["ledger"]["entry"]) == (0, 2)
+    status = dpcalc("ledger", "status", "team.db", "census", "-f", "json").json["details"]
+    assert status["spent"]["mu"] == pytest.approx(5**0.5 / 5, rel=1e-9)
+    assert dpcalc(*run).json["details"]["ledger"]["entry"] == 2  # again with its key, charged once
+    monkeypatch.setattr(session, "run", lambda *_, **__: pytest.fail("a refused run must not touch the data"))
+    refused = dpcalc(*TRAIN, "--budget", "census", "--key", "run-2", "--noise-multiplier", 2)
+    assert refused.code == 1
+    assert "census refused" in refused.err
+    assert "would fit" in refused.err
+
+
+def test_a_filtered_run_is_charged_its_budget(dpcalc, team) -> None:
+    run = (*TRAIN, "--budget", "census", "--key", "run-1", "--noise-multiplier", 10, "--filter", "gdp", "-f", "json")
+    done = dpcalc(*run)
+    assert done.code == 0
+    status = dpcalc("ledger", "status", "team.db", "census", "-f", "json").json["details"]
+    assert status["spent"]["mu"] == pytest.approx(done.json["mu"], rel=1e-9)
+
+
+def test_ledger_budget_and_key_go_together(dpcalc, team) -> None:
+    assert dpcalc(*TRAIN, "--key", "k").code == 2
+    assert dpcalc(*TRAIN, "--budget", "absent", "--key", "k").code == 2
