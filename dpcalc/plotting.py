@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from dpcalc.errors import InputError
+from dpcalc.files import check_writable, writing
 
 FORMATS = (".png", ".svg", ".pdf")
+
+
+def check_plot(path: str) -> None:
+    """Raise unless a picture can be drawn and put there, before the work that it shows."""
+    if Path(path).suffix.lower() not in FORMATS:
+        raise InputError(f"expected a file name that ends in {', '.join(FORMATS)}, got {path!r}", where="--plot")
+    if find_spec("matplotlib") is None:
+        raise InputError("plots need Matplotlib: pip install 'dpcalc-budget[plot]'", where="--plot")
+    check_writable(path)
 
 
 def plot_curves(
@@ -21,12 +32,8 @@ def plot_curves(
     title: str,
 ) -> None:
     """Draw every curve against x and write the picture; values that are missing or infinite leave a gap."""
-    if Path(path).suffix.lower() not in FORMATS:
-        raise InputError(f"expected a file name that ends in {', '.join(FORMATS)}, got {path!r}", where="--plot")
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("plots need Matplotlib: pip install 'dpcalc-budget[plot]'", where="--plot") from None
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
     drawn: list[float] = []
@@ -41,4 +48,5 @@ def plot_curves(
     axes.set_title(title)
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(path, dpi=150)
+    with writing(path) as stream:
+        figure.savefig(stream, dpi=150, format=Path(path).suffix.lower().removeprefix("."))

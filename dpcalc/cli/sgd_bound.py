@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _RUN = "The run"
 _LOSS = "The losses"
 _SEARCH = "Sweeps and targets"
+_SCHEDULE_BYTES = 100_000_000
 
 
 class AlgorithmChoice(str, Enum):
@@ -246,19 +247,17 @@ def _check_mode(
         raise InputError("--target-epsilon and --sweep cannot be combined")
     if plot is not None and sweep is None:
         raise InputError("--plot draws a sweep: give --sweep too, such as --sweep epochs=10:200:10")
+    if plot is not None:
+        from dpcalc.plotting import check_plot
+
+        check_plot(plot)
 
 
 def _read_schedule(path: str) -> Schedule:
-    import sys
-    from pathlib import Path
-
+    from dpcalc.files import read_text
     from dpcalc.last_iterate.schedule import read_schedule
 
-    try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError("expected a CSV in UTF-8", where=path) from None
-    return read_schedule(text, name=path)
+    return read_schedule(read_text(path, limit=_SCHEDULE_BYTES, what="a schedule"), name=path)
 
 
 def _swept(request: Request, swept: SweepText, plot: str | None) -> Result:

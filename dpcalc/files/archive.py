@@ -34,7 +34,9 @@ def read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]
         shape, fortran, dtype = _HEADERS[version](stream)
     if any(type(size) is not int or size < 0 for size in shape):
         raise ValueError(f"an array cannot have the shape {shape}")
-    if dtype.hasobject or dtype.kind not in "fiubUS":
+    if dtype.hasobject:
+        raise ValueError("Object arrays cannot be loaded: they are programs")
+    if dtype.kind not in "fiubUS":
         raise ValueError(f"expected numbers or text, got {dtype}")
     return shape, fortran, dtype
 

@@ -185,19 +185,27 @@ def _is_running(process: int) -> bool:
     return True
 
 
-def allocate(path: str, size: int, *, mode: int = PRIVATE) -> None:
-    """A new file of `size` bytes that the disk really has, so that writing into a map of it cannot fail."""
+@contextlib.contextmanager
+def growing(path: str, *, new: bool) -> Iterator[BinaryIO]:
+    """A private file that is written in place, for what is taken up again after a kill: a new one, or one to go on."""
     target = _target(path)
+    if _is_stream(target):
+        raise InputError("what is taken up again must be a regular file", where=path)
+    if not new and not target.exists():
+        raise InputError("there is no such file to go on with", where=path)
     try:
-        handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
-        try:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(handle, 0, max(size, 1))
-            os.ftruncate(handle, size)
-        finally:
-            os.close(handle)
+        handle = os.open(target, os.O_RDWR | (os.O_CREAT | os.O_TRUNC if new else 0), PRIVATE)
+        with os.fdopen(handle, "r+b") as stream:
+            yield stream
     except OSError as error:
         raise WriteError(f"cannot be written: {reason(error)}", where=path) from None
+
+
+def reserve(handle: int, size: int) -> None:
+    """Give a file `size` bytes that the disk really has, so that writing into a map of it cannot fail."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(handle, 0, max(size, 1))
+    os.ftruncate(handle, size)
 
 
 # -- one process at a time -------------------------------------------------------------------------------------------
