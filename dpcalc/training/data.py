@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dpcalc.errors import InputError
 from dpcalc.files import LIMIT, STANDARD_STREAM, reading
-from dpcalc.training.layers import aligned
 from dpcalc.training.readers import read_csv, read_idx_folder, read_npz
+from dpcalc.training.tiles import aligned
 
 SYNTHETIC = "synthetic"
 

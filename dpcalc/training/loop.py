@@ -19,11 +19,11 @@ from dpcalc.training import checkpoint, clipping, models, optimizers
 from dpcalc.training.batches import Records, seated
 from dpcalc.training.clipping import norms_within, scale_to
 from dpcalc.training.data import Dataset
-from dpcalc.training.layers import as_aligned, squared_norms
 from dpcalc.training.noise import Noise, SeededNoise, SystemNoise
 from dpcalc.training.plan import Plan
 from dpcalc.training.record import Log
 from dpcalc.training.sums import Bools, Seats, SlotSums
+from dpcalc.training.tiles import as_aligned, squared_norms
 
 # Parameters beyond this are no model any more, and single precision is about to overflow.
 _DIVERGED = 1e6
@@ -176,7 +176,7 @@ class Trainer:
         checkpoint.save(path, {**stored, **facts}, self._arrays())
 
     def _arrays_like(self, stored: Arrays) -> Arrays:
-        """The arrays of a checkpoint of this run; those of optimizer and clipping may be scalars until the first step."""
+        """The arrays of a checkpoint of this run; those of optimizer and clipping are scalars before the first step."""
         shape = self.parameters.shape
         return {
             name: np.broadcast_to(array, shape)

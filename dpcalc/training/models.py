@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
-from dpcalc.training.layers import LEAK, Array, Buffers, Convolution, Dense, Layer, MaxPool, Rectifier, Sigmoid
+from dpcalc.training.layers import LEAK, Convolution, Dense, Layer, MaxPool, Rectifier, Sigmoid
+from dpcalc.training.tiles import Array, Buffers
 
 MODELS = ("logistic", "mlp", "cnn", "cnn-small", "autoencoder")
 

@@ -25,7 +25,10 @@ ASSUMPTIONS = (
     "the number of training records and of classes, the batch size and every hyperparameter are public",
     "test records, and whatever is measured on them, are public",
 )
-_SEATS = "a batch sits in {slots} slots at random, and δ includes the chance that more records are drawn"
+_SEATS = (
+    "a batch sits in {slots} slots at random, and δ includes the chance that more records are drawn, for which no "
+    "finite μ, ρ or RDP is claimed"
+)
 _SAMPLERS = {"gd": "none", "cgd": "cyclic", "sgd": "none"}
 
 
@@ -52,28 +55,26 @@ def epsilon_so_far(plan: Plan, final: float) -> Callable[[int], float]:
 
 
 def account(plan: Plan, *, classes: int = 10, steps: int | None = None) -> Account:
-    """What all runs of this plan guarantee together, certified: the filter's budget, or the best proved bound.
+    """What all runs of this plan guarantee together, certified: the filter's budget, or the composition.
 
-    Bounds that are not proved for this run are listed, and decide nothing.
+    Last-iterate bounds are not certified for a run in floating point: they are listed, and decide nothing.
     """
     if plan.settings.filter != "none":
         return Account(guarantee=_filter_guarantee(plan))
     composed = _composed([(m, count * plan.runs) for m, count in plan.releases(steps=steps)], plan)
     row = {"name": "composition", "theorem": composed.theorem, "mu": composed.mu, "epsilon": composed.epsilon}
     rows = [{**row, "adjacency": composed.adjacency, "guarantee": composed.status}]
-    from dpcalc.training.last_iterate import CLIPPED, last_iterate_bounds
+    from dpcalc.training.last_iterate import last_iterate_bounds
 
     found = last_iterate_bounds(plan, classes=classes, steps=steps)
-    best = composed.with_warnings(*found.reasons)
+    certified = composed.with_warnings(*found.reasons)
     for each in found.guarantees:
         rows.append(each.row)
-        if each.guarantee.adjacency != best.adjacency or (each.guarantee.epsilon or 0.0) >= (best.epsilon or 0.0):
-            continue
-        if each.guarantee.status == "certified":
-            best = replace(each.guarantee, assumptions=(*each.guarantee.assumptions, *ASSUMPTIONS))
-        elif CLIPPED not in best.warnings:
-            best = best.with_warnings(CLIPPED)
-    return Account(guarantee=best, bounds=tuple(rows))
+        if each.guarantee.adjacency == composed.adjacency and (each.guarantee.epsilon or 0.0) < (
+            composed.epsilon or 0.0
+        ):
+            certified = certified.with_warnings(each.reason)
+    return Account(guarantee=certified, bounds=tuple(rows))
 
 
 def account_search(plans: Sequence[Plan]) -> Account:
@@ -94,8 +95,12 @@ def _composed(parts: Parts, plan: Plan) -> Guarantee:
     from dpcalc.accounting.compose import compose
 
     composed = compose(parts, delta=plan.delta)
-    seats = () if plan.overflow == 0 else (_SEATS.format(slots=plan.slots),)
-    return replace(composed, assumptions=(*composed.assumptions, *ASSUMPTIONS, *seats))
+    if plan.overflow == 0:
+        return replace(composed, assumptions=(*composed.assumptions, *ASSUMPTIONS))
+    # The overflow is no promise of somebody else: it is proved, so it needs none of the assumptions of a declared one.
+    declared = {line for mechanism, _ in parts if mechanism.type == "dp" for line in mechanism.assumptions()}
+    kept = (line for line in composed.assumptions if line not in declared)
+    return replace(composed, assumptions=(*kept, *ASSUMPTIONS, _SEATS.format(slots=plan.slots)))
 
 
 def _filter_guarantee(plan: Plan) -> Guarantee:
@@ -137,6 +142,11 @@ def calibrated(plans: Sequence[Plan], *, epsilon: float, classes: int = 10) -> f
 
     def cost(noise_multiplier: float) -> float:
         changed = [plan.with_noise(noise_multiplier) for plan in plans]
+        if len(changed) == 1 and changed[0].settings.filter != "none":
+            notion = changed[0].budget.notion
+            assert notion is not None
+            spent = _repeated(notion, changed[0].runs).epsilon(changed[0].delta)
+            return math.inf if spent is None else spent
         accounted = account(changed[0], classes=classes) if len(changed) == 1 else account_search(changed)
         found = accounted.guarantee.epsilon
         return math.inf if found is None or accounted.guarantee.status != "certified" else found

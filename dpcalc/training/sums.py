@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats
 from dpcalc.errors import CertificationError, InputError
-from dpcalc.training.layers import Array, Buffers, Tiles
 from dpcalc.training.models import Model
+from dpcalc.training.tiles import Array, Buffers, Tiles
 
 Bools: TypeAlias = NDArray[np.bool_]
 

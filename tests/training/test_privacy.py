@@ -97,16 +97,18 @@ def test_noise_is_calibrated_to_what_is_certified():
 
 
 @pytest.mark.parametrize("changes", [{"clip": 11.5}, {"classes": 2}])
-def test_a_clip_that_never_acts_or_two_classes_keep_it_certified(changes):
+def test_where_the_theorem_applies_only_the_rounding_of_its_steps_is_not_proved(changes):
     classes = changes.get("classes", 10)
     found = _account(replace(BOK, epochs=50, clip=changes.get("clip", 5.0)), classes=classes)
+    assert _last_iterate(found)["guarantee"] == "numerical"
+    assert _last_iterate(found)["epsilon"] < found.bounds[0]["epsilon"] == found.guarantee.epsilon
     assert found.guarantee.status == "certified"
-    assert found.guarantee.epsilon == _last_iterate(found)["epsilon"] < found.bounds[0]["epsilon"]
+    assert any("single precision" in line for line in found.guarantee.warnings)
 
 
 def test_a_clip_within_the_margin_of_the_largest_gradient_may_act():
     largest = (2 * (8.0**2 + 1)) ** 0.5
-    assert _last_iterate(_account(replace(BOK, clip=1.001 * largest)))["guarantee"] == "certified"
+    assert _last_iterate(_account(replace(BOK, clip=1.001 * largest)))["guarantee"] == "numerical"
     assert _last_iterate(_account(replace(BOK, clip=1.0001 * largest)))["guarantee"] == "approximate"
 
 

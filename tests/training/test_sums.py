@@ -9,10 +9,11 @@ import pytest
 
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.training.batches import Batches, seated
-from dpcalc.training.layers import Dense, aligned
+from dpcalc.training.layers import Dense
 from dpcalc.training.models import MODELS, build
 from dpcalc.training.noise import SeededNoise
 from dpcalc.training.sums import SlotSums, margin
+from dpcalc.training.tiles import aligned
 
 
 @pytest.mark.parametrize(("model", "slots"), [("logistic", 1000), ("mlp", 500), ("cnn-small", 60), ("autoencoder", 9)])
