@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
+import warnings
 from importlib import import_module
 from typing import Any
 
@@ -33,6 +34,7 @@ INTERRUPTED = 130
 
 # An error is a line or two, also where it quotes what was given.
 _LONGEST = 600
+_OUT_OF_RANGE = "a number on the way left the range that computers have, so nothing was certified; are the units right?"
 
 _HELP = """dpcalc: what do these differentially private mechanisms cost?
 
@@ -103,7 +105,10 @@ def main(arguments: list[str] | None = None) -> None:
     streams.prepare()
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        code = app(args=arguments, prog_name="dpcalc", standalone_mode=False) or 0
+        with warnings.catch_warnings():
+            # Arithmetic that left the range of numbers where nobody expected it certifies nothing.
+            warnings.simplefilter("error", RuntimeWarning)
+            code = app(args=arguments, prog_name="dpcalc", standalone_mode=False) or 0
     except DpcalcError as error:
         code = _report(error.message, error.exit_code, given, where=error.where)
     except typer.TyperException as error:
@@ -116,6 +121,8 @@ def main(arguments: list[str] | None = None) -> None:
         code = 0
     except MemoryError:
         code = _report("out of memory: the input is too large for this machine", 2, given)
+    except (ArithmeticError, RuntimeWarning) as error:
+        code = _report(f"{_OUT_OF_RANGE} ({' '.join(map(str, error.args[-1:]))})", 3, given)
     except OSError as error:
         code = _report(error.strerror or str(error), 2, given, where=str(error.filename or "input/output"))
     except Exception as error:

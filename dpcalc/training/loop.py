@@ -113,10 +113,11 @@ class Trainer:
 
     def _move(self, gradient: Floats, rate: float) -> None:
         level = self.clipping.noise_multiplier * self.history.clips[-1] / self.batches.batch_size
-        if self.settings.regularization:
-            gradient = gradient + self.settings.regularization * self.parameters
-        moved = self._optimizer.update(gradient, rate=rate, noise_level=level)
-        np.subtract(self.parameters, moved, out=moved)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite has diverged
+            if self.settings.regularization:
+                gradient = gradient + self.settings.regularization * self.parameters
+            moved = self._optimizer.update(gradient, rate=rate, noise_level=level)
+            np.subtract(self.parameters, moved, out=moved)
         self.step += 1
         largest = float(max(moved.max(), -moved.min()))
         if not largest <= _DIVERGED:

@@ -21,12 +21,13 @@ from dpcalc.cli.main import main
 NASTY = (
     "0", "-0", "1", "-1", "1e-5", "1e300", "1e-300", "5e-324", "1.7976931348623157e308", "1e309", "nan", "inf", "-inf",
     "1_0", "１", "0x10", "010", "1:30", "1/3", "1/0", "256/60000", "", " 1 ", "true", "null", "~", "=1", "9" * 300,
-    "0." + "0" * 200 + "1", "1e", "--", "1,2", "[1", "{", "é", "\x1b[31m", "\u202e", "2147483648", "9223372036854775808",
-    "0.999999999999", "18446744073709551616", "solve", "'", '"',
+    "0." + "0" * 200 + "1", "1e", "--", "1,2", "[1", "{", "é", "\x1b[31m", "\u202e", "2147483648",
+    "9223372036854775808", "0.999999999999", "18446744073709551616", "solve", "'", '"',
 )  # fmt: skip
 _BYTES = (
-    b"\0", b"\xff", b"\xfe\xff", b"\n", b"\r", b",", b'"', b"[" * 50, b"{" * 50, b"&a [*a]", b"*a", b"!!python/object", b"---\n",
-    b"9" * 400, b"\x1b]0;x\x07", b"PK\x03\x04", b"\x1f\x8b", b"\x93NUMPY", b"PAR1", b"nan", b"-1", b"1e309", b"1_0", b"\xef\xbb\xbf",
+    b"\0", b"\xff", b"\xfe\xff", b"\n", b"\r", b",", b'"', b"[" * 50, b"{" * 50, b"&a [*a]", b"*a", b"!!python/object",
+    b"---\n", b"9" * 400, b"\x1b]0;x\x07", b"PK\x03\x04", b"\x1f\x8b", b"\x93NUMPY", b"PAR1", b"nan", b"-1", b"1e309",
+    b"1_0", b"\xef\xbb\xbf",
 )  # fmt: skip
 
 _SPEC = """adjacency: add-remove
@@ -170,9 +171,13 @@ def _array(dice: random.Random) -> np.ndarray:
 
 
 def _forged_header(dice: random.Random) -> bytes:
-    size = dice.choice(["(300000000,)", "(1, 300000000)", "(-1, 3)", "(3, 99999999999999999999)", "()", "(2.5,)", "(1,)*9"])
+    size = dice.choice(
+        ["(300000000,)", "(1, 300000000)", "(-1, 3)", "(3, 99999999999999999999)", "()", "(2.5,)", "(1,)*9"]
+    )
     kind = dice.choice(["'<f8'", "'|u1'", "'|O'", "[('a', '<f8')]", "'<U9'", "'<m8'", "('<f8', (99999,))", "'<f999'"])
-    header = f"{{'descr': {kind}, 'fortran_order': {dice.choice(['True', 'False', '0'])}, 'shape': {size}, }}\n".encode()
+    header = (
+        f"{{'descr': {kind}, 'fortran_order': {dice.choice(['True', 'False', '0'])}, 'shape': {size}, }}\n".encode()
+    )
     version = dice.choice([b"\1\0", b"\1\0", b"\2\0", b"\3\0", b"\x09\x09"])
     length = struct.pack("<H" if version[:1] == b"\1" else "<I", len(header))
     return b"\x93NUMPY" + version + length + header + b"\0" * dice.choice([0, 8, 800])
@@ -309,7 +314,9 @@ def _tampered(dice: random.Random, data: bytes) -> bytes:
     elif arrays[name].size:
         arrays[name] = arrays[name].copy()
         with np.errstate(all="ignore"):
-            arrays[name].flat[0] = dice.choice([0, 1]) if arrays[name].dtype.kind != "f" else dice.choice([-1e9, np.nan])
+            arrays[name].flat[0] = (
+                dice.choice([0, 1]) if arrays[name].dtype.kind != "f" else dice.choice([-1e9, np.nan])
+            )
     digest = arrays.pop("digest")
     if dice.random() < 0.7:
         digest = sealed._digest(arrays)
