@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dpcalc.accounting.pilot import fine_outline
+import numpy as np
+
+from dpcalc.accounting.steering.pilot import sketch
 from dpcalc.mechanisms.base import Mechanism
+
+_KNOTS = np.concatenate((-np.geomspace(1e-9, 690.0, 6000)[::-1], [0.0], np.geomspace(1e-9, 690.0, 6000)))
 
 
 def approximate_mu(parts: Sequence[tuple[Mechanism, int]]) -> float:
@@ -18,6 +22,7 @@ def approximate_mu(parts: Sequence[tuple[Mechanism, int]]) -> float:
 
 
 def _variance(mechanism: Mechanism, index: int) -> float:
-    sketch = fine_outline(mechanism.pairs()[index])
-    mean = float(sketch.masses @ sketch.losses)
-    return float(sketch.masses @ (sketch.losses - mean) ** 2)
+    drawn = sketch([(mechanism.pairs()[index], 1)], _KNOTS)
+    masses = drawn.masses[0] * np.exp(drawn.losses)
+    mean = float(masses @ drawn.losses)
+    return float(masses @ (drawn.losses - mean) ** 2)

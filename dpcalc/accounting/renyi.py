@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from dpcalc.accounting.question import Answer, Question
 from dpcalc.arrays import Floats
 from dpcalc.conversions import rdp_curve_delta, rdp_curve_epsilon
 from dpcalc.mechanisms.base import Mechanism
@@ -39,14 +41,15 @@ def composed_rho(parts: Sequence[tuple[Mechanism, int]]) -> float | None:
     return total * (1 + 1e-15)
 
 
-def rdp_upper_epsilon(parts: Sequence[tuple[Mechanism, int]], delta: float) -> float:
-    """Upper bound on ε at δ over real orders."""
-    return rdp_curve_epsilon(composed_rdp(parts), delta, largest=_LARGEST_ORDER, also=_known_orders(parts))
-
-
-def rdp_upper_delta(parts: Sequence[tuple[Mechanism, int]], epsilon: float) -> float:
-    """Upper bound on δ at ε over real orders."""
-    return rdp_curve_delta(composed_rdp(parts), epsilon, largest=_LARGEST_ORDER, also=_known_orders(parts))
+def by_rdp(parts: Sequence[tuple[Mechanism, int]], question: Question) -> Answer:
+    """By Rényi divergences, over real orders: an upper bound."""
+    curve, also = composed_rdp(parts), _known_orders(parts)
+    if question.delta == 0:
+        return Answer("rdp", math.inf, None)
+    if question.delta is not None:
+        return Answer("rdp", rdp_curve_epsilon(curve, question.delta, largest=_LARGEST_ORDER, also=also), None)
+    assert question.epsilon is not None
+    return Answer("rdp", rdp_curve_delta(curve, question.epsilon, largest=_LARGEST_ORDER, also=also), None)
 
 
 def _known_orders(parts: Sequence[tuple[Mechanism, int]]) -> Floats:

@@ -13,8 +13,8 @@ from dpcalc.guarantee import Result, Section
 from dpcalc.report import rounded_up
 
 if TYPE_CHECKING:
-    from dpcalc.last_iterate.exponential_mechanism import Langevin
     from dpcalc.last_iterate.sampling import Comparison
+    from dpcalc.last_iterate.sampling_request import SamplingRequest
 
 _TARGET = "Sampling from exp(-F)"
 _CHAIN = "By Langevin Monte Carlo (otherwise: exactly)"
@@ -64,50 +64,26 @@ def exp_mech(
 
     The textbook bound is shown next to it, with the one that wins.
     """
-    from dpcalc.last_iterate import sampling
+    from dpcalc.last_iterate.sampling_request import SamplingRequest
 
     if delta is None:
         raise InputError("--delta is needed: the δ at which to give ε, strictly between 0 and 1")
-    if epsilon_mech is not None:
-        given = {
-            "--lipschitz": lipschitz,
-            "--strong-convexity": strong_convexity,
-            "--diameter": diameter,
-            "--lr": lr,
-            "--smoothness": smoothness,
-            "--steps": steps,
-        }
-        extra = [name for name, value in given.items() if value is not None]
-        if extra:
-            raise InputError(f"--epsilon-mech describes the mechanism completely, got {', '.join(extra)} too")
-        return _result(sampling.finite(epsilon=epsilon_mech, count=count, delta=delta, adjacency=adjacency.value))
-    if lipschitz is None or (strong_convexity is None and diameter is None):
-        raise InputError("expected --lipschitz L with --strong-convexity m, --diameter D or both, or --epsilon-mech E")
-    if count != 1:
-        raise InputError(f"--count belongs to --epsilon-mech, got --count {count}")
-    comparison = sampling.continuous(
+    request = SamplingRequest(
+        delta=delta,
+        adjacency=adjacency.value,
         lipschitz=lipschitz,
         strong_convexity=strong_convexity,
         diameter=diameter,
-        chain=_chain(lr, smoothness, steps),
-        delta=delta,
-        adjacency=adjacency.value,
+        lr=lr,
+        smoothness=smoothness,
+        steps=steps,
+        epsilon_mech=epsilon_mech,
+        count=count,
     )
-    return _result(comparison)
+    return _result(request, request.answer())
 
 
-def _chain(lr: float | None, smoothness: float | None, steps: int | None) -> Langevin | None:
-    from dpcalc.last_iterate.exponential_mechanism import Langevin
-
-    if lr is None and smoothness is None and steps is None:
-        return None
-    if lr is None or smoothness is None:
-        missing = "--lr η" if lr is None else "--smoothness M"
-        raise InputError(f"a Langevin chain needs --lr η and --smoothness M (η < 2/M is checked), {missing} is missing")
-    return Langevin(learning_rate=lr, smoothness=smoothness, steps=steps)
-
-
-def _result(comparison: Comparison) -> Result:
+def _result(request: SamplingRequest, comparison: Comparison) -> Result:
     rows = tuple(
         (
             entry["name"] + (" (best)" if entry["name"] == comparison.winner else ""),
@@ -120,6 +96,7 @@ def _result(comparison: Comparison) -> Result:
     )
     columns = ("bound", "theorem", "μ", f"ε at δ = {comparison.guarantee.delta:g}", "note")
     details: dict[str, Any] = {
+        "request": request.stored(),
         "classical_epsilon": comparison.classical_epsilon,
         "winner": comparison.winner,
         "bounds": list(comparison.bounds),

@@ -10,9 +10,12 @@ import numpy as np
 
 from dpcalc.errors import InputError
 from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee
-from dpcalc.notions import ApproximateDP, Notion
+from dpcalc.notions import ApproximateDP, GaussianDP, Notion
 
 FALSE_POSITIVE_RATES = (1e-3, 1e-2, 1e-1)
+
+_ABOVE = 2e-12  # more than δ is rounded up by, relative to itself
+_FAINTEST = 1e-290  # a δ below is not told from 0
 
 
 def convert(
@@ -37,7 +40,8 @@ def convert(
             warnings.append(f"ε is not given: {notion.name} says nothing at δ = {delta:g}, below its own δ.")
     elif epsilon is not None:
         delta = notion.delta(epsilon)
-    exact = (epsilon if asks == "epsilon" else delta) if notion.exact else None
+    estimate = epsilon if asks == "epsilon" and _is_attained(notion, group) else None
+    lower = _lower(notion, delta, epsilon, asks) if _is_attained(notion, group) else None
     at = np.array(sorted({*DEFAULT_ORDERS, *orders}), dtype=np.float64)
     rdp = tuple((float(a), float(e)) for a, e in zip(at, notion.rdp(at), strict=True) if math.isfinite(e))
     beyond = sorted(set(orders) - {a for a, _ in rdp})
@@ -52,9 +56,9 @@ def convert(
         epsilon=epsilon,
         delta=delta,
         asks=asks,
-        epsilon_lower=exact if asks == "epsilon" else None,
-        epsilon_estimate=exact if asks == "epsilon" else None,
-        delta_lower=exact if asks == "delta" else None,
+        epsilon_lower=lower if asks == "epsilon" else None,
+        epsilon_estimate=estimate,
+        delta_lower=lower if asks == "delta" else None,
         mu=mu,
         mu_kind=None if mu is None else notion.mu_kind,
         rho=notion.rho(),
@@ -64,6 +68,25 @@ def convert(
         mechanisms=(notion.spec(),),
     )
     return guarantee, _tradeoff(notion)
+
+
+def _is_attained(notion: Notion, group: int) -> bool:
+    """Whether some mechanism of the statement is as bad as its bounds say.
+
+    Groups of an (ε,δ)-DP mechanism are not: a chain of two ε-DP steps has the curve T(T(x)), whose advantage is at most
+    1 - e^{-ε} where (2ε, 0) would allow tanh(ε). Groups under μ-GDP are (a query that every record moves alike).
+    """
+    return notion.exact and (group == 1 or isinstance(notion, GaussianDP))
+
+
+def _lower(notion: Notion, delta: float | None, epsilon: float | None, asks: str) -> float | None:
+    """The answer from below: upper bounds on δ are above the exact ones by less than `_ABOVE` of them."""
+    if asks == "delta":
+        return None if delta is None else delta * (1 - _ABOVE) if delta > _FAINTEST else 0.0
+    if delta is None or epsilon is None or not math.isfinite(epsilon):
+        return epsilon
+    candidates = (epsilon * (1 - share) for share in (1e-11, 1e-9, 1e-6, 1e-3))
+    return next((below for below in candidates if notion.delta(below) * (1 - _ABOVE) > delta), 0.0)
 
 
 def _stated(notion: Notion) -> str:

@@ -1,4 +1,4 @@
-"""A result of `sgd-bound` worked out again from the request that it stores."""
+"""Results of `sgd-bound` and `exp-mech` worked out again from the requests that they store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from dpcalc.guarantee import Guarantee
 from dpcalc.last_iterate.analysis import analyse
 from dpcalc.last_iterate.request import Request
+from dpcalc.last_iterate.sampling_request import SamplingRequest
 from dpcalc.last_iterate.schedule import read_schedule
 
 
@@ -18,6 +19,11 @@ def guarantee_of(details: Mapping[str, Any]) -> Guarantee:
     if schedule is not None:
         request["schedule"] = read_schedule(_table(schedule), name="details.request.schedule")
     return analyse(Request(**request)).guarantee
+
+
+def sampling_guarantee_of(details: Mapping[str, Any]) -> Guarantee:
+    """The best bound of the choice or sample that `details.request` describes."""
+    return SamplingRequest(**details["request"]).answer().guarantee
 
 
 def _table(rows: list[Mapping[str, Any]]) -> str:

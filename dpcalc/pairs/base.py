@@ -14,6 +14,7 @@ import numpy as np
 
 from dpcalc.arrays import Complexes, Floats
 from dpcalc.pairs.moments import ROUNDING, chord_excess, mixed_losses
+from dpcalc.rounding import NORMAL_TAIL, UNIT
 
 
 class Kin(NamedTuple):
@@ -21,6 +22,15 @@ class Kin(NamedTuple):
 
     kind: Hashable
     size: float
+
+
+class Cells(NamedTuple):
+    """P- and Q-masses of cells, and bounds on their errors."""
+
+    p: Floats
+    q: Floats
+    p_error: Floats
+    q_error: Floats
 
 
 class Pair(ABC):
@@ -37,6 +47,11 @@ class Pair(ABC):
         it leaves the range of doubles: a mass of 0 may be a positive one below 1e-300. Masses that add up to less
         than one leave the rest open: above it counts as infinite loss, below as nothing.
         """
+
+    def cells(self, edges: Floats) -> Cells:
+        """`masses` with bounds on their errors: those of differences of tails, unless a pair knows better."""
+        p, q = self.masses(edges)
+        return Cells(p, q, tail_errors(p), tail_errors(q))
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:  # noqa: ARG002
         """log E_P[exp(λL)] at complex λ with Re λ > 0, accurate but no bound; None where it is unknown or infinite."""
@@ -88,6 +103,10 @@ class Pair(ABC):
         """((1-q)Q + qP, Q)."""
         return self if rate == 1.0 else MixturePair(self, rate)
 
+    def unmixed(self) -> tuple[Pair, float]:
+        """(P, Q) and q of a pair ((1-q)Q + qP, Q): the pair itself and 1 where it is not known as one."""
+        return self, 1.0
+
     def symmetrised(self) -> Pair:
         """H(t) of this pair for t ≥ 1 and 1 - t + t H(1/t) below: C_p of Bok et al. (Proposition D.4)."""
         return SymmetrisedPair(self)
@@ -103,6 +122,19 @@ class Pair(ABC):
     def together(self, sizes: Sequence[float]) -> Pair:
         """The pairs of this one's kind and these sizes as one whose masses have a row for each."""
         raise NotImplementedError
+
+
+def tail_errors(masses: Floats, sharpness: float = 0.0) -> Floats:
+    """Bounds on the errors of masses that are differences of distribution functions on the side of the tail.
+
+    With F the larger tail, its quantile v ≤ √(2 log 1/F) and `NORMAL_TAIL` the error of each function; an argument
+    t/μ ± μ/2 with μ = `sharpness` is itself off by 2(v + μ) units.
+    """
+    below, above = np.cumsum(masses), np.cumsum(masses[::-1])[::-1]
+    tail = np.minimum(np.minimum(below, above), 1.0)
+    squared = -2 * np.log(np.maximum(tail, 1e-300))
+    flat, steep = NORMAL_TAIL
+    return np.asarray(4 * UNIT * (flat + steep * squared + sharpness * (1 + np.sqrt(squared))) * tail)
 
 
 def cells_from_tails(below: Floats, above: Floats) -> Floats:
@@ -122,6 +154,10 @@ class ReversedPair(Pair):
     def masses(self, edges: Floats) -> tuple[Floats, Floats]:
         a, b = self.pair.masses(-edges[::-1])
         return b[..., ::-1], a[..., ::-1]
+
+    def cells(self, edges: Floats) -> Cells:
+        turned = self.pair.cells(-edges[::-1])
+        return Cells(turned.q[::-1], turned.p[::-1], turned.q_error[::-1], turned.p_error[::-1])
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         return self.pair.log_mgf(-1 - exponents)
@@ -168,6 +204,9 @@ class MixturePair(Pair):
         if empty > 0:  # a base loss of -∞ is the finite loss log(1 - q): both of its masses stay on one side of it
             b = self._moved(b, edges, empty)
         return (1 - self.rate) * b + self.rate * a, b
+
+    def unmixed(self) -> tuple[Pair, float]:
+        return self.pair, self.rate
 
     def _base_loss(self, losses: Floats) -> Floats:
         """log((e^l - 1 + q) / q), -∞ where the mixture never is."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc.arrays import Complexes, Floats
-from dpcalc.pairs.base import Pair, cells_from_tails
+from dpcalc.pairs.base import Cells, Pair, cells_from_tails, tail_errors
+from dpcalc.rounding import UNIT
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,18 @@ class BoundedRangePair(Pair):
         p_below = -np.exp((inner - self.epsilon) / 2) * np.expm1(-(inner + self.epsilon) / 2) / unit
         q_below = -np.expm1(-(inner + self.epsilon) / 2) / unit
         return cells_from_tails(p_below, p_above), cells_from_tails(q_below, q_above)
+
+    def cells(self, edges: Floats) -> Cells:
+        """Between -ε and ε the densities are ½e^{(l-ε)/2} and ½e^{-(l+ε)/2} over 1 - e^{-ε}: cells of that accuracy."""
+        p, q = self.masses(edges)
+        inner = np.clip(edges, -self.epsilon, self.epsilon)
+        low, high = inner[:-1], inner[1:]
+        part = np.expm1((low - high) / 2) / np.expm1(-self.epsilon)
+        p[1:-1], q[1:-1] = part * np.exp((high - self.epsilon) / 2), part * np.exp(-(low + self.epsilon) / 2)
+        p_error, q_error = tail_errors(p), tail_errors(q)
+        rounding = (16 + 4 * self.epsilon) * UNIT
+        p_error[1:-1], q_error[1:-1] = p[1:-1] * rounding, q[1:-1] * rounding
+        return Cells(p, q, p_error, q_error)
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         """P has density ½e^{(l-ε)/2} / (1 - e^{-ε}) on [-ε, ε]."""

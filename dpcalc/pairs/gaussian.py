@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from dpcalc.arrays import Complexes, Floats
-from dpcalc.pairs.base import Kin, MixturePair, Pair, SymmetrisedPair, cells_from_tails
+from dpcalc.pairs.base import Cells, Kin, MixturePair, Pair, SymmetrisedPair, cells_from_tails, tail_errors
 from dpcalc.pairs.moments import ROUNDING
 from dpcalc.pairs.subsampled_gaussian import log_mgf as subsampled_log_mgf
 from dpcalc.pairs.subsampled_renyi import log_excess as subsampled_log_excess
 from dpcalc.pairs.symmetrised_gaussian import log_mgf as symmetrised_log_mgf
+from dpcalc.rounding import UNIT
 
 
 def _masses(mu: float | Floats, edges: Floats) -> tuple[Floats, Floats]:
@@ -21,6 +24,30 @@ def _masses(mu: float | Floats, edges: Floats) -> tuple[Floats, Floats]:
     center = edges / mu
     under_p, under_q = center - mu / 2, center + mu / 2
     return cells_from_tails(ndtr(under_p), ndtr(-under_p)), cells_from_tails(ndtr(under_q), ndtr(-under_q))
+
+
+@cache
+def _gauss() -> tuple[Floats, Floats]:
+    nodes, weights = np.polynomial.legendre.leggauss(5)
+    return (1 + nodes) / 2, weights / 2
+
+
+def _refine(masses: Floats, errors: Floats, edges: Floats, mu: float, sign: int) -> None:
+    """Replace masses of narrow cells by Gauss's rule, whose error is relative to the cell and not to its tail.
+
+    On a cell of width w around v the rule of five points errs by at most w¹¹ (5!)⁴ / (11 (10!)³) · max |φ⁽¹⁰⁾|, and
+    |φ⁽¹⁰⁾| ≤ (|v| + 4)¹⁰ φ there: 6e-16 of the mass for w(|v| + 4) ≤ ½, plus the rounding of widths and densities.
+    """
+    with np.errstate(invalid="ignore"):
+        start, width = edges[:-1] / mu + sign * mu / 2, np.diff(edges) / mu
+        largest = np.maximum(np.abs(start), np.abs(start + width))
+        narrow = np.flatnonzero((width > 0) & (width * (largest + 4) <= 0.5) & (largest < 37))
+    if narrow.size:
+        nodes, weights = _gauss()
+        at = start[narrow, None] + width[narrow, None] * nodes
+        masses[narrow + 1] = width[narrow] * (np.exp(-at * at / 2) @ weights) / math.sqrt(2 * math.pi)
+        v = largest[narrow]
+        errors[narrow + 1] = masses[narrow + 1] * UNIT * (32 + 4 * v * (v + mu))
 
 
 @dataclass(frozen=True)
@@ -31,6 +58,13 @@ class GaussianPair(Pair):
 
     def masses(self, edges: Floats) -> tuple[Floats, Floats]:
         return _masses(self.mu, edges)
+
+    def cells(self, edges: Floats) -> Cells:
+        p, q = self.masses(edges)
+        p_error, q_error = tail_errors(p, self.mu), tail_errors(q, self.mu)
+        for masses, errors, sign in ((p, p_error, -1), (q, q_error, 1)):
+            _refine(masses, errors, edges, self.mu, sign)
+        return Cells(p, q, p_error, q_error)
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         return exponents * (1 + exponents) * (self.mu * self.mu / 2)

@@ -8,8 +8,9 @@ import numpy as np
 
 from dpcalc.arrays import Complexes, Floats
 from dpcalc.elementary import exp_remainder
-from dpcalc.pairs.base import Pair, cells_from_tails
+from dpcalc.pairs.base import Cells, Pair, cells_from_tails, tail_errors
 from dpcalc.pairs.moments import ROUNDING
+from dpcalc.rounding import UNIT
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,20 @@ class LaplacePair(Pair):
         q_below = np.where(low, 0.0, np.where(high, 1.0, 1 - rising))
         q_above = np.where(low, 1.0, np.where(high, 0.0, rising))
         return cells_from_tails(p_below, p_above), cells_from_tails(q_below, q_above)
+
+    def cells(self, edges: Floats) -> Cells:
+        """Between -ε and ε the densities are ¼e^{(l-ε)/2} and ¼e^{-(l+ε)/2}, whose cells err relative to themselves."""
+        p, q = self.masses(edges)
+        p_error, q_error = tail_errors(p), tail_errors(q)
+        inside = np.flatnonzero((edges[:-1] > -self.epsilon) & (edges[1:] < self.epsilon))
+        if inside.size:
+            low, high = edges[inside], edges[inside + 1]
+            part = -np.expm1((low - high) / 2) / 2
+            p[inside + 1] = part * np.exp((high - self.epsilon) / 2)
+            q[inside + 1] = part * np.exp(-(low + self.epsilon) / 2)
+            rounding = (16 + 4 * self.epsilon) * UNIT
+            p_error[inside + 1], q_error[inside + 1] = p[inside + 1] * rounding, q[inside + 1] * rounding
+        return Cells(p, q, p_error, q_error)
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         """½e^{λε} + ½e^{-(1+λ)ε} + ½e^{-ε/2} sinh((λ+½)ε) / (2λ+1), with the largest factor e^{λε} taken out."""

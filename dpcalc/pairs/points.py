@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from dpcalc.arrays import Complexes, Floats
-from dpcalc.pairs.base import Pair
+from dpcalc.pairs.base import Cells, Pair
 from dpcalc.pairs.moments import log_excess_of_points, mixed_losses
+from dpcalc.rounding import UNIT
 
 # Losses above this are not told apart from infinity: e^loss must stay within the range of doubles.
 LARGEST_LOSS = 300.0
@@ -47,6 +48,12 @@ class PointPair(Pair):
         b[0] += self.q_infinite
         return a, b
 
+    def cells(self, edges: Floats) -> Cells:
+        """The points' masses are doubles that were rounded a few times, and so are their sums."""
+        p, q = self.masses(edges)
+        per_cell = np.bincount(np.searchsorted(edges, self.losses, side="right"), minlength=len(edges) + 1)
+        return Cells(p, q, p * (16 + per_cell) * UNIT, q * (16 + per_cell) * UNIT)
+
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         if self.p_infinite > 0:
             return None
@@ -75,6 +82,8 @@ class PointPair(Pair):
 
     def log_excess(self, powers: Floats, side: int = 0) -> Floats:
         chosen = np.ones(self.losses.shape, dtype=bool) if side == 0 else side * self.losses > 0
+        if np.any(chosen & (self.q < np.finfo(np.float64).tiny) & (self.p > 0)):  # a loss too large for its Q-mass
+            return np.full(powers.shape, np.inf)
         return log_excess_of_points(self.q[chosen], self.losses[chosen], self.at_infinity(), powers, side=side)
 
     def mixed(self, rate: float) -> Pair:

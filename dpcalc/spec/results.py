@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from dpcalc.errors import CertificationError, InputError
-from dpcalc.guarantee import STATUSES, Budget, Guarantee, Status, weakest_status
+from dpcalc.guarantee import STATUSES, Adjacency, Budget, Guarantee, Status, weakest_status
 from dpcalc.numbers import NON_NEGATIVE, PROBABILITY_OR_ZERO, RENYI_ORDER, Range
 from dpcalc.report import SCHEMA, plain, rounded_up, written
 from dpcalc.spec.fields import Field, read_number
@@ -30,7 +30,7 @@ _DETAILS: Mapping[str, str] = {
     "convert": "advantage",
     "filter": "limit",
     "sgd-bound": "request",
-    "exp-mech": "bounds",
+    "exp-mech": "request",
     "train": "settings",
     "ledger init": "budget",
     "ledger spend": "budget",
@@ -38,7 +38,13 @@ _DETAILS: Mapping[str, str] = {
 }
 
 # Commands whose mechanisms follow from their details: a function from those, as plain data, to the guarantee.
-_FROM_DETAILS: Mapping[str, str] = {"sgd-bound": "dpcalc.last_iterate.recompute:guarantee_of"}
+_FROM_DETAILS: Mapping[str, str] = {
+    "sgd-bound": "dpcalc.last_iterate.recompute:guarantee_of",
+    "exp-mech": "dpcalc.last_iterate.recompute:sampling_guarantee_of",
+}
+
+# Commands whose theorems hold under one adjacency alone; `sgd-bound` says its own when it is worked out again.
+_ADJACENCY: Mapping[str, Adjacency] = {"filter": "add-remove"}
 
 # Commands that compose by the same accountants as a recomputation.
 _COMPOSED = ("compose", "calibrate")
@@ -152,6 +158,7 @@ def _budget(claim: _Claim) -> Budget:
 def _recomputed(claim: _Claim, document: Document) -> Guarantee:
     """The guarantee that the listed mechanisms give to the question that the result answers."""
     assert document.adjacency is not None
+    _expect_adjacency(claim, document, _ADJACENCY.get(claim.command, document.adjacency))
     entries = replace(document, status="certified").read(document.adjacency)
     _expect_details(claim, entries)
     accountant = claim.values["accountant"].content if "accountant" in claim.values else "auto"
@@ -195,12 +202,18 @@ def _from_details(claim: _Claim, document: Document) -> Guarantee:
     except (KeyError, TypeError, ValueError, InputError) as error:
         claim.refuse("details", f"does not lead to a guarantee again ({error})")
         raise AssertionError from error
+    _expect_adjacency(claim, document, guarantee.adjacency)
     listed = document.entries
     if len(listed) != len(guarantee.mechanisms):
         claim.refuse("mechanisms", f"has {len(listed)} entries where its details lead to {len(guarantee.mechanisms)}")
     for node, expected in zip(listed, guarantee.mechanisms, strict=True):
         _same_entry(node, plain(expected))
     return guarantee
+
+
+def _expect_adjacency(claim: _Claim, document: Document, proved: Adjacency) -> None:
+    if document.adjacency != proved:
+        claim.refuse("adjacency", f"says {document.adjacency}, but what it was computed by holds under {proved}")
 
 
 def _same_entry(node: Node, expected: Mapping[str, Any]) -> None:

@@ -91,7 +91,7 @@ def test_losses_of_very_different_sizes_stay_tight(parts, delta):
 )
 def test_rare_jumps_single_steps_and_atoms_stay_tight(parts, delta, gap):
     guarantee = compose(parts, delta=delta)
-    assert guarantee.accountant == "pld"
+    assert guarantee.accountant in ("pld", "basic")
     assert guarantee.epsilon - guarantee.epsilon_lower <= gap * guarantee.epsilon
 
 
@@ -204,7 +204,7 @@ def test_mixing_adjacencies_is_an_error():
     ("arguments", "message"),
     [
         ({"delta": 1.5}, "delta=1.5 in"),
-        ({"delta": 0.0}, "delta=0.0 in"),
+        ({"delta": -1e-9}, "delta=-1e-09 in"),
         ({"epsilon": -1.0}, "epsilon=-1.0 in"),
         ({"epsilon": math.nan}, "epsilon=nan in"),
         ({}, "exactly one"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,6 +24,39 @@ def test_gdp_gives_everything(dpcalc) -> None:
     assert document["details"]["advantage"] == pytest.approx(math.erf(0.6 / math.sqrt(2)))
     assert document["details"]["tpr_at_fpr"].keys() == {"0.001", "0.01", "0.1"}
     assert document["warnings"] == []
+
+
+@pytest.mark.parametrize("mu", [0.03, 0.7, 2.3, 11.0])
+@pytest.mark.parametrize("delta", [1e-30, 1e-7, 0.01])
+def test_the_exact_profile_lies_between_the_bounds(dpcalc, mu: float, delta: float) -> None:
+    document = dpcalc("convert", "--gdp", mu, "--delta", delta, "-f", "json").json
+    at = {name: profile(mu, document[name]) for name in ("epsilon", "epsilon_lower")}
+    assert at["epsilon"] <= delta
+    assert document["epsilon_lower"] < document["epsilon"] or document["epsilon"] == 0
+    assert at["epsilon_lower"] >= delta or document["epsilon_lower"] == 0
+    back = dpcalc("convert", "--gdp", mu, "--epsilon", 0.9, "-f", "json").json
+    assert back["delta_lower"] <= profile(mu, 0.9) <= back["delta"]
+
+
+def profile(mu: float, epsilon: float) -> mpmath.mpf:
+    with mpmath.workdps(50):
+        shift, ratio = mpmath.mpf(mu) / 2, mpmath.mpf(epsilon) / mpmath.mpf(mu)
+        return mpmath.ncdf(shift - ratio) - mpmath.exp(mpmath.mpf(epsilon)) * mpmath.ncdf(-shift - ratio)
+
+
+@pytest.mark.parametrize(("epsilon", "size", "delta"), [(1.0, 2, 0.65), (0.4, 3, 0.5), (2.0, 2, 0.9)])
+def test_groups_of_dp_have_no_lower_bound(dpcalc, epsilon: float, size: int, delta: float) -> None:
+    """T(x) = min(e^ε x, 1 - e^{-ε}(1 - x)) applied again and again stays below x + δ, so that ε = 0 holds at δ."""
+
+    def chained(x: float) -> float:
+        for _ in range(size):
+            x = min(math.exp(epsilon) * x, 1 - math.exp(-epsilon) * (1 - x))
+        return x
+
+    assert max(chained(k / 10_000) - k / 10_000 for k in range(10_001)) < delta
+    document = dpcalc("convert", "--dp", epsilon, "--group", size, "--delta", delta, "-f", "json").json
+    assert document["epsilon"] > 0
+    assert document["epsilon_lower"] is None
 
 
 def test_epsilon_asks_for_delta(dpcalc) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "convert": ("convert", "--zcdp", "0.3", "--delta", "1e-6"),
     "sgd-bound": SGD,
     "exp-mech": ("exp-mech", "--lipschitz", "1", "--strong-convexity", "3", "--delta", "1e-6"),
+    # ε by one bound, μ by another
+    "both": ("exp-mech", "--lipschitz", "0.9", "--diameter", "1.1", "--delta", "1e-6"),
+    "finite": ("exp-mech", "--epsilon-mech", "0.3", "--count", "5", "--delta", "1e-6"),
+    "chain": ("exp-mech", "--lipschitz", "2", "--strong-convexity", "0.5", "--diameter", "3", "--lr", "0.1",
+              "--smoothness", "4", "--steps", "50", "--delta", "1e-6"),
 }  # fmt: skip
 
 
@@ -110,12 +116,25 @@ def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("sgd-bound", "epsilon", lambda old: 0.5 * old, "epsilon"),
         ("sgd-bound", "command", "compose", "details.mechanisms"),
         ("sgd-bound", "details.request.sigma", 0.3, "mechanisms[0].mu"),
-        ("exp-mech", "mechanisms.0.mu", 0.1, "epsilon"),
+        ("sgd-bound", "adjacency", "add-remove", "adjacency"),
+        ("exp-mech", "mechanisms.0.mu", 0.1, "mechanisms[0].mu"),
+        ("exp-mech", "adjacency", "add-remove", "adjacency"),
+        ("both", "details.request.diameter", 0.2, "mechanisms[0].epsilon"),
     ],
 )
 def test_a_result_that_was_changed_is_refused_at_the_field(dpcalc: Run, made: Any, change: tuple[Any, ...]) -> None:
     name, path, value, field = change
     refused(dpcalc, changed(made(name), path, value), f": {field}")
+
+
+def test_a_filter_holds_for_added_or_removed_records_alone(dpcalc: Run, tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("step,id,norm\n1,a,1\n1,b,0.5\n2,a,1\n")
+    document = dpcalc(
+        "filter", log, "--filter", "gdp", "--sigma", "2", "--mu", "0.9", "--delta", "1e-6", "-f", "json"
+    ).json
+    assert dpcalc("compose", "-", stdin=json.dumps(document)).code == 0
+    refused(dpcalc, changed(document, "adjacency", "replace-one"), ": adjacency")
 
 
 def test_a_dropped_mechanism_is_noticed(dpcalc: Run, made: Any) -> None:

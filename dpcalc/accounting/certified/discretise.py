@@ -1,0 +1,206 @@
+"""*Discretise*: pairs as laws on nested grids, from the masses of their cells (L2, L3, L5, L8, L9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Component, Law
+from dpcalc.accounting.certified.ledger import Ledger
+from dpcalc.arrays import Floats
+from dpcalc.errors import CertificationError
+from dpcalc.pairs.base import Cells, Pair
+from dpcalc.rounding import LARGEST_EXPONENT, SMALLEST_NORMAL, UNIT, accumulated
+
+_TOO_MUCH = 1e-9  # masses that add up to more than 1 by this are not those of a pair
+_UNKNOWN = 1e-6  # lower cells whose relative error is larger are ignored
+_FAINTEST = 8 * SMALLEST_NORMAL  # what a weight below the normal range may have lost
+_OUTSIDE = 1e-12  # of what is spared by splitting, for the rounding of the points
+_REST = 1e-9  # of the mass, in cells that are charged by themselves
+_POINTS = 8  # a point i·step and its logarithm are rounded a few times, relative to log X
+
+Spans = tuple[tuple[int, int], ...]
+"""Index ranges on the grids 0, 1, …: each inside the next; grid k is used outside the range of grid k - 1."""
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The cells between neighbouring points, from left to right: grid, index of the left point, and all edges."""
+
+    blocks: tuple[tuple[int, int, int, int], ...]  # grid, first index, first cell, end cell
+    edges: Floats
+
+
+def discretised(pairs: Sequence[Pair], step: float, spans: Spans, tilt: float = 0.5) -> Law:
+    """Certified laws of some pairs on the same grids: a batch (a single law for a single pair).
+
+    The likelihood ratio of a sampled pair is X = 1 - q + qZ, and splitting is affine in X: it is done in Z, where
+    cells' masses are accurate for any rate (L5).
+    """
+    layout = _layout(step, spans)
+    bases, rates = zip(*(pair.unmixed() for pair in pairs), strict=True)
+    q = np.array(rates)[:, None]
+    # (e^ℓ - 1 + q) / q without cancellation, for q near 0 and for q near 1.
+    z = np.exp(layout.edges) + np.expm1(layout.edges) * ((1 - q) / q)
+    with np.errstate(divide="ignore"):
+        t = np.log(np.maximum(z, 0.0))
+    found = [base.cells(row) for base, row in zip(bases, t, strict=True)]
+    p, b, p_error, b_error = (np.stack(column) for column in zip(*found, strict=True))
+    _bring_zero_inside((p, b, p_error, b_error), z)
+    infinite, zero, at_first, at_last = _ends(Cells(p, b, p_error, b_error), z, q, layout.edges)
+    inner = slice(1, -1)
+    weights, relative, shift = _split(
+        Cells(p[:, inner], b[:, inner], p_error[:, inner], b_error[:, inner]), z, q, layout.edges
+    )
+    weights[0][:, 0] += at_first
+    weights[1][:, -1] += at_last
+    low_p, low_b, slack = _known(p, b, p_error, b_error, q)
+    components = {
+        k: _component(k, layout, step, (weights, (low_p[:, 1:-1], low_b[:, 1:-1])), tilt)
+        for k in {block[0] for block in layout.blocks}
+    }
+    if len(pairs) == 1:
+        components = {k: Component(part.start, part.rows[0]) for k, part in components.items()}
+    # e^{τℓ} is off by |τℓ| units and those of the exponential; powers of two are exact.
+    tilted = len(pairs) * accumulated(4 * (1 + abs(tilt)) * float(np.abs(layout.edges).max()) + 32)
+    ledger = Ledger(infinite, zero, _FAINTEST, relative + tilted, slack + tilted, shift)
+    return Law(step, dict(sorted(components.items())), ledger, len(pairs), tilt=tilt)
+
+
+def _layout(step: float, spans: Spans) -> _Layout:
+    blocks: list[tuple[int, int, int]] = []  # grid, first index, end index
+    right: list[tuple[int, int, int]] = []
+    for k in range(len(spans) - 1, -1, -1):
+        low, high = spans[k]
+        inner = (spans[k - 1][0] // RATIO, spans[k - 1][1] // RATIO) if k else (high, high)
+        if not low <= inner[0] <= inner[1] <= high or (k and (spans[k - 1][0] % RATIO or spans[k - 1][1] % RATIO)):
+            raise ValueError(f"Expected nested spans on whole points, got {spans}.")
+        blocks.append((k, low, inner[0]))
+        right.append((k, inner[1], high))
+    blocks = [block for block in (*blocks, *right[::-1]) if block[2] > block[1]]
+    edges = [np.arange(first, end) * (step * float(RATIO) ** k) for k, first, end in blocks]
+    last = blocks[-1]
+    edges.append(np.array([last[2] * (step * float(RATIO) ** last[0])]))
+    numbered, at = [], 0
+    for k, first, end in blocks:
+        numbered.append((k, first, at, at + end - first))
+        at += end - first
+    whole = np.concatenate(edges)
+    if not np.abs(whole).max() < LARGEST_EXPONENT:
+        raise ValueError("a grid that reaches beyond what doubles can hold")
+    return _Layout(tuple(numbered), whole)
+
+
+def _bring_zero_inside(columns: Sequence[Floats], z: Floats) -> None:
+    """Mass at Z = 0 lies in the cell of a sampled law's grid that holds X = 1 - q, not to the left of the grid."""
+    for k in np.flatnonzero(z[:, 0] <= 0):
+        cell = int(np.searchsorted(z[k], 0.0, side="right"))
+        for masses in columns:
+            masses[k, cell], masses[k, 0] = masses[k, cell] + masses[k, 0], 0.0
+
+
+def _ends(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[float, float, Floats, Floats]:
+    """Mass at ∞ and at 0, and more weight on the first and the last point (L8).
+
+    What lies to the left of the grid is split onto {0, first point}, what lies to the right onto {last point, ∞};
+    P-mass that is missing from 1 belongs to ∞, and Q-mass to 0.
+    """
+    p, b, p_error, b_error = cells
+    missing = []
+    for masses, errors in ((p, p_error), (b, b_error)):
+        lacking = 1 - masses.sum(axis=-1)
+        allowed = errors.sum(axis=-1) + 2 * masses.shape[-1] * UNIT
+        if not np.all(lacking > -allowed - _TOO_MUCH):
+            raise CertificationError(f"the masses of a pair add up to {float((1 - lacking).max()):.12g}, more than 1.")
+        missing.append(np.where(lacking > allowed, lacking, 0.0))
+    rate = q[:, 0]
+    left_p, left_q = (
+        ((1 - rate) * (b[:, 0] + b_error[:, 0]) + rate * (p[:, 0] + p_error[:, 0])),
+        b[:, 0] + b_error[:, 0],
+    )
+    at_first = left_p * np.exp(-edges[0])
+    zero = np.maximum(left_q - at_first * (1 - _OUTSIDE), 0.0) + 2 * b_error[:, 0] + missing[1]
+    at_last = b[:, -1] + b_error[:, -1]
+    spared = np.maximum(b[:, -1] - b_error[:, -1], 0.0) * np.maximum(z[:, -1], 0.0) * (1 - _OUTSIDE)
+    infinite = rate * np.maximum(p[:, -1] + p_error[:, -1] - spared, 0.0) + rate * missing[0] + (1 - rate) * missing[1]
+    raised = 1 + 16 * UNIT
+    return float(infinite.sum()) * raised, float(zero.sum()) * raised, at_first * raised, at_last * raised
+
+
+def _split(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[tuple[Floats, Floats], float, float]:
+    """Weights on the lower and the upper point of each cell, and what they may be off by in relation and in place.
+
+    A cell of Q-mass b and mean ratio Z = p/b is known up to a factor 1 ± ρ of b and e^{±η} of X = 1 - q + qZ, the
+    rounding of points included. What most cells have of either is charged to all; a cell with more, as in the tails,
+    has its weights raised instead: b(ρ + Xη/gap) more on both points is more than any such error moves (L2, L9).
+    """
+    low, high = z[:, :-1], z[:, 1:]
+    gap = high - low
+    if not (np.isfinite(z).all() and (gap > 0).all()):
+        raise ValueError("a grid whose points doubles cannot tell apart")
+    b = np.maximum(cells.q, cells.p / high)  # more where the Q-mass is below the range of doubles, so that P is kept
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.clip(np.where(b > 0, cells.p / b, low), np.maximum(low, 0.0), high)
+        rho = np.where(b > 0, cells.q_error / b, 0.0)
+        eta = np.where(cells.p > 0, cells.p_error / cells.p, 0.0) + rho + 32 * UNIT
+        eta = np.where(mean > 0, eta * (q * mean / (1 - q + q * mean)), 0.0)
+    eta = eta + _POINTS * UNIT * np.maximum(np.abs(edges[:-1]), np.abs(edges[1:]))
+    common_rho, common_eta = (_common(values, b * (1 + mean)) for values in (rho, eta))
+    further = np.maximum(np.abs(low), high)
+    raised = cells.q_error + (cells.p_error + cells.q_error * further + _POINTS * UNIT * b * (further + 1 / q)) / gap
+    more = np.where((rho > common_rho) | (eta > common_eta), raised, 0.0)
+    weights = b * ((high - mean) / gap) + more, b * ((mean - low) / gap) + more
+    return weights, float(common_rho.sum()), float(common_eta.sum())
+
+
+def _common(values: Floats, weights: Floats) -> Floats:
+    """For each row, a bound of a value in nearly all of its weight: any choice is sound."""
+    order = np.argsort(-values, axis=-1)
+    beyond = np.cumsum(np.take_along_axis(weights, order, axis=-1), axis=-1) <= _REST
+    sorted_values = np.take_along_axis(values, order, axis=-1)
+    first = np.minimum(beyond.sum(axis=-1), values.shape[-1] - 1)
+    return np.asarray(sorted_values[np.arange(len(values)), first][:, None])
+
+
+def _known(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) -> tuple[Floats, Floats, float]:
+    """The lower law's P- and Q-masses, ignoring cells of which too little is known, and the error of the rest."""
+    mixed, error = (1 - q) * b + q * p, (1 - q) * b_error + q * p_error
+    with np.errstate(divide="ignore", invalid="ignore"):
+        worst = np.maximum(error / mixed, b_error / b)
+    known = worst < _UNKNOWN  # not so where it is NaN
+    slack = np.max(worst, axis=-1, where=known, initial=0.0)
+    return np.where(known, mixed, 0.0), np.where(known, b, 0.0), float(slack.sum()) + 8 * UNIT * len(p)
+
+
+def _component(
+    k: int,
+    layout: _Layout,
+    step: float,
+    columns: tuple[tuple[Floats, Floats], tuple[Floats, Floats]],
+    tilt: float,
+) -> Component:
+    """The rows of one grid; a lower cell has the name of the point that takes more of its weight."""
+    weights, lower = columns
+    blocks = [block for block in layout.blocks if block[0] == k]
+    start = min(first for _, first, _, _ in blocks)
+    size = max(first + end - begin for _, first, begin, end in blocks) + 1 - start
+    rows = np.zeros((weights[0].shape[0], 3, size))
+    for _, first, begin, end in blocks:
+        down, up = (side[:, begin:end] for side in weights)
+        at, count = first - start, end - begin
+        rows[:, UPPER, at : at + count] += down
+        rows[:, UPPER, at + 1 : at + count + 1] += up
+        named_up = up > down
+        for row, masses in ((P_LOWER, lower[0][:, begin:end]), (Q_LOWER, lower[1][:, begin:end])):
+            rows[:, row, at : at + count] += np.where(named_up, 0.0, masses)
+            rows[:, row, at + 1 : at + count + 1] += np.where(named_up, masses, 0.0)
+    losses = (start + np.arange(size)) * (step * float(RATIO) ** k)
+    for row, power in ((UPPER, tilt), (P_LOWER, tilt - 1), (Q_LOWER, tilt)):
+        with np.errstate(divide="ignore", over="ignore"):
+            rows[:, row] = np.exp(np.log(rows[:, row]) + power * losses)
+    rows[:, UPPER] += _FAINTEST
+    if not np.isfinite(rows).all():
+        raise OverflowError("weights beyond the range of doubles")
+    return Component(start, rows)

@@ -1,0 +1,127 @@
+"""*Read*: certified ε at δ and δ at ε of a law, each direction by itself (L1, L3, L11)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, UPPER, Direction, Law
+from dpcalc.arrays import Floats
+from dpcalc.rounding import UNIT, accumulated
+
+_FAINT = 1e-280  # masses below are counted at ∞ above and left out below
+_TRUSTED = 0.25  # relative + slack must be less, or nothing is known
+_TRIES = 80
+
+
+@dataclass(frozen=True)
+class Curve:
+    """δ(ε) from one side: `rest` + Σ mass·(1 - e^{ε - loss})₊."""
+
+    upper: bool
+    losses: Floats
+    masses: Floats
+    rest: float
+
+    def delta(self, epsilon: float) -> float:
+        """δ at ε ≥ 0: an upper bound, or a lower one. What is not a number bounds nothing: ∞ above and 0 below."""
+        with np.errstate(invalid="ignore"):
+            terms = float(self.masses @ -np.expm1(np.minimum(epsilon - self.losses, 0.0)))
+        if math.isnan(terms):
+            return math.inf if self.upper else 0.0
+        if self.upper:
+            return self.rest + terms * (1 + accumulated(len(self.masses) + 8))
+        return max(terms * (1 - accumulated(len(self.masses) + 8)), 0.0)
+
+    def epsilon(self, delta: float) -> float:
+        """ε at δ: at least the true one as an upper bound (∞ if none is found), at most as a lower one (or 0)."""
+        holds = self._holds
+        if self.upper and holds(0.0, delta):
+            return 0.0
+        guess = self._guess(delta)
+        if guess is None:
+            return math.inf if self.upper else 0.0
+        stride = 4 * UNIT
+        for _ in range(_TRIES):
+            if holds(guess, delta):
+                return max(guess, 0.0)
+            guess += (stride if self.upper else -stride) * max(abs(guess), 1e-6)
+            stride *= 2
+            if guess <= 0 and not self.upper:
+                return 0.0
+        return math.inf if self.upper else 0.0
+
+    def _holds(self, epsilon: float, delta: float) -> bool:
+        """The inequality that certifies ε: δ(ε) ≤ δ above, δ(ε) > δ below; false where it is NaN."""
+        return self.delta(epsilon) <= delta if self.upper else self.delta(epsilon) > delta
+
+    def _guess(self, delta: float) -> float | None:
+        """Where the bound meets δ, by a sum from the largest loss down."""
+        order = np.argsort(-self.losses)
+        losses, masses = self.losses[order], self.masses[order]
+        with np.errstate(over="ignore", invalid="ignore"):
+            p = np.cumsum(masses)
+            q = np.cumsum(masses * np.exp(-losses))
+            at_losses = p - np.exp(losses) * q
+        target = delta - self.rest
+        beyond = np.flatnonzero(at_losses > target)
+        k = int(beyond[0]) if beyond.size else len(losses)
+        if not target > 0 or k == 0 or not p[k - 1] > target:
+            return None
+        found = math.log((float(p[k - 1]) - target) / float(q[k - 1]))
+        return found if math.isfinite(found) else None
+
+    def slope(self, epsilon: float, delta: float) -> float:
+        """-d log δ / dε, a hint."""
+        above = self.losses > epsilon
+        return float((self.masses[above] * np.exp(epsilon - self.losses[above])).sum()) / max(delta, 1e-300)
+
+
+def curve(law: Law, direction: Direction, *, upper: bool) -> Curve:
+    """One side of δ(ε) in one direction."""
+    parts = law.components
+    losses = np.concatenate([law.losses(k) for k in parts] or [np.zeros(0)])
+    rows = np.concatenate([part.rows for part in parts.values()] or [np.zeros((3, 0))], axis=-1)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        return _upper(law, direction, losses, rows) if upper else _lower(law, direction, losses, rows)
+
+
+def _upper(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curve:
+    """Points are raised by `shift`, weights by `relative`; what is too faint for doubles counts as infinite."""
+    ledger, points = law.ledger, losses if direction == "remove" else -losses
+    factors = law.log_factors(direction, losses)
+    masses = rows[UPPER] * np.exp(factors) * (1 + 2 * (ledger.relative + ledger.shift) + _of_factors(factors))
+    rest = ledger.infinite if direction == "remove" else ledger.zero
+    rest = (rest + _FAINT * len(losses)) * (1 + 8 * UNIT) if ledger.relative + ledger.shift < _TRUSTED else math.inf
+    keep = ~(masses < _FAINT)  # so that NaN is kept, and seen
+    return Curve(True, (points + ledger.shift + 4 * UNIT * (1 + np.abs(points)))[keep], masses[keep], rest)
+
+
+def _lower(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curve:
+    """Each name's own ratio of masses is its loss; names too faint for `lost` not to matter are ignored."""
+    ledger, points = law.ledger, losses if direction == "remove" else -losses
+    detected, other = (P_LOWER, Q_LOWER) if direction == "remove" else (Q_LOWER, P_LOWER)
+    factors = law.log_factors(direction, losses)
+    r = 2 * (ledger.relative + ledger.slack) + _of_factors(factors)
+    if not (r < _TRUSTED and direction in law.lower):
+        return Curve(False, np.zeros(0), np.zeros(0), 0.0)
+    known = (rows[detected] > ledger.lost / UNIT) & (rows[other] > ledger.lost / UNIT)
+    masses = rows[detected] * np.exp(factors) * (1 - r)
+    ratios = points + np.log(rows[detected] / rows[other]) + (math.log1p(-r) - math.log1p(r))
+    keep = known & (masses > _FAINT)
+    return Curve(False, (ratios - 8 * UNIT * (1 + np.abs(points) + np.abs(ratios)))[keep], masses[keep], 0.0)
+
+
+def _of_factors(factors: Floats) -> float:
+    """The relative error of e^factor, from the rounding of the factor itself."""
+    return accumulated(8 + 8 * float(np.abs(factors).max(initial=0.0)))
+
+
+def worst(values: Sequence[float]) -> float:
+    """The largest; a maximum that swallows NaN would be a hole."""
+    if any(math.isnan(value) for value in values):
+        raise ArithmeticError("a bound that is not a number")
+    return max(values)

@@ -1,0 +1,99 @@
+"""What needs no distribution: Gaussians compose exactly, pure and approximate DP add up, and total variations do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from dpcalc.accounting.question import Answer, Question
+from dpcalc.conversions import gdp_delta, gdp_epsilon
+from dpcalc.errors import InputError
+from dpcalc.mechanisms.base import Mechanism
+from dpcalc.rounding import UNIT
+
+Parts = Sequence[tuple[Mechanism, int]]
+
+_BELOW = 1e-12  # relative error of gdp_epsilon and gdp_delta, and so how far below them the truth may be
+
+
+def composed_mu(parts: Parts) -> float | None:
+    """√Σ count·μ², rounded up (Dong, Roth, Su 2022, Corollary 2); None unless every part has a finite μ."""
+    squares = []
+    for mechanism, count in parts:
+        mu = mechanism.gdp()
+        if mu is None:
+            return None
+        squares.append(count * mu * mu)
+    return math.sqrt(math.fsum(squares)) * (1 + 4 * UNIT)
+
+
+def is_exactly_gaussian(parts: Parts) -> bool:
+    """Whether every part's trade-off curve is a Gaussian's, so that the composed μ is the whole truth."""
+    return all(mechanism.gdp_is_exact() for mechanism, _ in parts)
+
+
+def by_gdp(parts: Parts, question: Question) -> Answer:
+    """By the GDP parameters: exact for Gaussians, an upper bound for everything else that has one."""
+    mu = composed_mu(parts)
+    if mu is None:
+        names = sorted({mechanism.type for mechanism, _ in parts if mechanism.gdp() is None})
+        raise InputError(f"accountant gdp: no finite GDP parameter is known for {', '.join(names)}.")
+    upper = gdp_value(mu, question)
+    if not is_exactly_gaussian(parts):
+        return Answer("gdp", upper, None)
+    lower = gdp_value(mu * (1 - _BELOW), question) * (1 - 2 * _BELOW)
+    return Answer("gdp", upper, lower if math.isfinite(lower) else None, upper)
+
+
+def gdp_value(mu: float, question: Question) -> float:
+    """What μ-GDP gives, from above."""
+    if question.delta == 0:
+        return math.inf
+    if question.delta is not None:
+        return float(gdp_epsilon(mu, question.delta))
+    assert question.epsilon is not None
+    return float(gdp_delta(mu, question.epsilon))
+
+
+def by_basic_composition(parts: Parts, question: Question) -> Answer:
+    """Largest finite losses add up, and so do the probabilities of infinite ones: exact for a declared guarantee alone.
+
+    (Σε, Σδ)-DP (Dwork et al. 2006); with Σδ = 0 it answers δ = 0.
+    """
+    basic = [(*mechanism.basic_dp(), count) for mechanism, count in parts]
+    epsilon = sum_up((epsilon, count) for epsilon, _, count in basic)
+    delta = min(sum_up((delta, count) for _, delta, count in basic), 1.0)
+    if question.delta is not None:
+        return Answer("basic", epsilon if delta <= question.delta else math.inf, None)
+    assert question.epsilon is not None
+    return Answer("basic", delta if epsilon <= question.epsilon else 1.0, None)
+
+
+def sum_up(terms: Iterable[tuple[float, int]]) -> float:
+    """Σ count·value, rounded up; the double itself where the sum is one."""
+    terms = list(terms)
+    if any(math.isinf(value) for value, _ in terms):
+        return math.inf
+    exact = sum((Fraction(value) * count for value, count in terms), Fraction(0))
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+def is_zero(parts: Parts, question: Question) -> bool:
+    """Whether ε = 0 is enough: total variations add up, so that δ(0) is at most their sum."""
+    if question.delta is None:
+        return False
+    total = 0.0
+    for mechanism, count in parts:
+        p, q = mechanism.pairs()[0].masses(np.zeros(1))
+        missing = max(0.0, 1 - float(p.sum()))
+        total += count * (max(0.0, float(p[1] - q[1])) + missing + 64 * UNIT)
+        if total * (1 + len(parts) * UNIT) > question.delta:
+            return False
+    return True

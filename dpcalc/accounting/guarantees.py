@@ -1,0 +1,82 @@
+"""A guarantee from an answer: the numbers that were asked for, every other notion, and what all of them rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from dpcalc.accounting.closed_forms import composed_mu, is_exactly_gaussian
+from dpcalc.accounting.clt import approximate_mu
+from dpcalc.accounting.question import Answer, Question
+from dpcalc.accounting.renyi import composed_rdp, composed_rho
+from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee, MuKind, common_adjacency
+from dpcalc.mechanisms.base import Mechanism
+
+Parts = Sequence[tuple[Mechanism, int]]
+
+_THEOREMS = {
+    "gdp": "Gaussian differential privacy: μ² adds (Dong, Roth, Su 2022, Corollary 2)",
+    "rdp": "Rényi differential privacy, summed per order, best real order (Mironov 2017; Canonne et al. 2020)",
+    "pld": "laws of likelihood ratios in convex order, every error counted (Zhu, Dong, Wang 2022, Theorem 10)",
+    "basic": "basic composition: largest losses and failure probabilities add up (Dwork et al. 2006)",
+    "clt": "central limit theorem for privacy losses (Dong, Roth, Su 2022, Theorem 5): an approximation",
+}
+_OF_PAIRS = ("pld", "rdp", "basic")  # rest on what each mechanism's pair rests on, too
+
+
+def guarantee_of(parts: Parts, question: Question, answer: Answer) -> Guarantee:
+    """The guarantee of a composition about which this was asked and answered."""
+    mu, mu_kind, notes = _mu(parts)
+    if answer.accountant == "clt":
+        mu, mu_kind, notes = approximate_mu(parts), "approximate", ["the central limit theorem is no bound"]
+    if answer.stopped:
+        notes = [*notes, f"the interval is wider than the tolerance {question.tolerance:g}: {answer.stopped}"]
+    for_epsilon = question.delta is not None
+    return Guarantee(
+        adjacency=common_adjacency(mechanism.adjacency for mechanism, _ in parts),
+        status=answer.status,
+        accountant=answer.accountant,
+        theorem=_theorem(parts, answer.accountant),
+        epsilon=answer.upper if for_epsilon else question.epsilon,
+        delta=question.delta if for_epsilon else answer.upper,
+        epsilon_lower=answer.lower if for_epsilon else None,
+        epsilon_estimate=answer.estimate if for_epsilon else None,
+        asks="epsilon" if for_epsilon else "delta",
+        delta_lower=None if for_epsilon else answer.lower,
+        mu=mu,
+        mu_kind=mu_kind,
+        rho=composed_rho(parts),
+        rdp=_rdp_points(parts),
+        certificate=answer.certificate,
+        sampler=" + ".join(_unique(mechanism.sampler() for mechanism, _ in parts)),
+        assumptions=_unique(line for mechanism, _ in parts for line in mechanism.assumptions()),
+        warnings=_unique([*notes, *(line for mechanism, _ in parts for line in mechanism.warnings())]),
+        mechanisms=tuple({**mechanism.spec(), "count": count} for mechanism, count in parts),
+    )
+
+
+def _mu(parts: Parts) -> tuple[float | None, MuKind | None, list[str]]:
+    mu = composed_mu(parts)
+    if mu is not None:
+        return mu, "exact" if is_exactly_gaussian(parts) else "upper", []
+    names = ", ".join(sorted({mechanism.type for mechanism, _ in parts if mechanism.gdp() is None}))
+    return None, None, [f"no finite GDP parameter is known for {names}, so mu is null"]
+
+
+def _rdp_points(parts: Parts) -> tuple[tuple[float, float], ...]:
+    orders = np.array(DEFAULT_ORDERS, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # where doubles do not reach nothing finite is known
+        values = composed_rdp(parts)(orders)
+    return tuple(
+        zip(DEFAULT_ORDERS, (float(value) for value in np.where(np.isnan(values), np.inf, values)), strict=True)
+    )
+
+
+def _theorem(parts: Parts, accountant: str) -> tuple[str, ...]:
+    pairs = _unique(mechanism.theorem() for mechanism, _ in parts if mechanism.theorem())
+    return (_THEOREMS[accountant], *pairs) if accountant in _OF_PAIRS else (_THEOREMS[accountant],)
+
+
+def _unique(lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(lines))

@@ -1,0 +1,133 @@
+"""A rough look at a composition: which Rényi order decides at the δ or ε asked for, and about where that leads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from dpcalc.arrays import Floats, Indices
+from dpcalc.pairs.base import Pair
+
+_ORDERS = np.geomspace(0.02, 1e6, 60)
+_FINER = np.exp(np.linspace(-0.3, 0.3, 9))
+_LARGEST, _SMALLEST = 690.0, 1e-9
+_RARE = 1e-3  # of δ
+
+
+@lru_cache(maxsize=1)
+def knots() -> Floats:
+    """Losses from -690 to 690, denser towards 0: relative steps of an eighth."""
+    half = np.geomspace(_SMALLEST, _LARGEST, 230)
+    return np.concatenate((-half[::-1], [0.0], half))
+
+
+@dataclass(frozen=True)
+class Way:
+    """One direction: the order λ that decides, and about which ε."""
+
+    order: float
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Pairs on common coarse points: log X, one row of Q-masses for each pair, and how often each runs."""
+
+    losses: Floats
+    masses: Floats
+    counts: Floats
+
+    @property
+    def total(self) -> float:
+        return float(self.counts.sum())
+
+    @cached_property
+    def scales(self) -> Floats:
+        """The standard deviation of log X of each pair, between P and Q."""
+        middle = self.masses * np.exp(self.losses / 2)
+        totals = np.maximum(middle.sum(axis=1), 1e-300)
+        means = middle @ self.losses / totals
+        return np.asarray(np.sqrt(np.maximum(middle @ self.losses**2 / totals - means**2, 1e-300)))
+
+    def mean_masses(self, members: Indices) -> Floats:
+        return np.asarray(self.masses[members].mean(axis=0))
+
+    def is_lattice(self, spacing: float | None) -> bool:
+        """Whether all mass seems to be within a cell of multiples of a spacing, few of them."""
+        if spacing is None:
+            return False
+        used = self.losses[self.masses.any(axis=0)]
+        off = np.abs(used / spacing - np.round(used / spacing))
+        return bool(np.all(off < 0.15 * np.maximum(np.abs(used) / spacing, 1e-9) + 1e-9) and used.size <= 12)
+
+    def without_tails(self, rare: float) -> Sketch:
+        """The same without tails that all steps together enter with a probability below `rare`, under P or under Q."""
+        masses = self.masses * (1 + np.exp(self.losses))
+        per_step = rare / self.total
+        there = (np.cumsum(masses, axis=1) > per_step) & (np.cumsum(masses[:, ::-1], axis=1)[:, ::-1] > per_step)
+        return Sketch(self.losses, np.where(there, self.masses, 0.0), self.counts)
+
+    def reach(self, rare: float) -> float:
+        """The largest |log X| of a step that all steps together enter with a probability above `rare`."""
+        used = self.without_tails(rare).masses.any(axis=0)
+        return max(float(np.abs(self.losses[used]).max(initial=0.0)), 1e-300)
+
+    def cumulants(self, powers: Floats) -> Floats:
+        """log E_Q X^power of the whole composition, for each power; ∞ where it leaves the range of doubles."""
+        used = self.masses.any(axis=0)
+        exponents = np.multiply.outer(np.where(used, self.losses, 0.0), powers)
+        top = exponents.max(axis=0)
+        means = self.masses @ np.exp(exponents - top)
+        with np.errstate(divide="ignore"):
+            logs = np.where(means > 0, np.log(means), np.inf)
+        return np.asarray(self.counts @ (logs + top))
+
+    def ways(self, delta: float) -> tuple[Way, Way]:
+        """For removing and adding, the λ with the smallest RDP bound on ε at δ, and that bound.
+
+        Losses too rare to matter at δ are left out: they would outweigh everything at high orders.
+        """
+        kept = self.without_tails(_RARE * delta)
+        return kept._way(1, math.log(delta)), kept._way(-1, math.log(delta))
+
+    def _way(self, sign: int, log_delta: float) -> Way:
+        orders, value, order = _ORDERS, math.inf, 1.0
+        for _ in range(2):
+            found = (self._logs(sign, orders) - log_delta) / orders
+            best = int(np.argmin(np.where(np.isnan(found), np.inf, found)))
+            value, order = float(found[best]), float(orders[best])
+            orders = order * _FINER
+        return Way(order, max(value, 1e-12))
+
+    def _logs(self, sign: int, orders: Floats) -> Floats:
+        """log of δ(ε)e^{λε} by each order's RDP bound."""
+        powers = orders + 1 if sign > 0 else -orders
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.cumulants(powers) - np.log1p(orders) + orders * np.log(orders / (1 + orders))
+
+    def log_delta(self, epsilon: float) -> float:
+        """About log δ at ε, the larger of both directions: the RDP bound at its best order."""
+        logs = [self._logs(sign, _ORDERS) - _ORDERS * epsilon for sign in (1, -1)]
+        return min(max(float(np.nanmin(values)) for values in logs), 0.0)
+
+
+def sketch(parts: Sequence[tuple[Pair, int]], at: Floats | None = None) -> Sketch:
+    """Parts on the common points, their P- and Q-masses kept; points that no part has mass at are left out."""
+    at = knots() if at is None else at
+    x = np.exp(at)
+    rows = np.zeros((len(parts), len(at)))
+    for row, (pair, _) in zip(rows, parts, strict=True):
+        p, q = pair.masses(at)
+        p, q = p[1:-1], q[1:-1]
+        ratio = np.clip(p / np.maximum(q, 1e-300), x[:-1], x[1:])
+        mass = np.where(q > 0, q, p / x[1:])
+        share = (ratio - x[:-1]) / (x[1:] - x[:-1])
+        row[:-1] += mass * (1 - share)
+        row[1:] += mass * share
+    used = np.flatnonzero(rows.any(axis=0))
+    used = used if used.size else np.array([len(at) // 2])
+    return Sketch(at[used], rows[:, used], np.array([float(count) for _, count in parts]))
