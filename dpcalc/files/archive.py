@@ -72,7 +72,7 @@ def save_sealed(path: str, facts: Mapping[str, Any], arrays: Mapping[str, NDArra
     text = np.frombuffer(json.dumps(facts, default=_as_plain).encode(), dtype=np.uint8)
     content = {_FACTS: text, **arrays}
     with writing(path, mode=PRIVATE) as stream:
-        np.savez(stream, allow_pickle=False, **{_DIGEST: _digest(content)}, **content)
+        np.savez(stream, **{_DIGEST: _digest(content)}, **content)
 
 
 def load_sealed(path: str, *, what: str) -> tuple[dict[str, Any], Arrays]:
