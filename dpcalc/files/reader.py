@@ -206,9 +206,7 @@ def lines(stream: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
     while line := stream.readline(LONGEST_LINE + 1):
         number += 1
         if len(line) > LONGEST_LINE:
-            raise InputError(
-                f"longer than the {in_words(LONGEST_LINE)} that a line may have", where=f"{name}:{number}"
-            )
+            raise InputError(f"longer than the {in_words(LONGEST_LINE)} that a line may have", where=f"{name}:{number}")
         empty = 0 if line.strip() else empty + 1
         if empty > _MOST_EMPTY:
             raise InputError(f"more than {_MOST_EMPTY} empty lines", where=f"{name}:{number}")
