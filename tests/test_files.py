@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from dpcalc import files
 from dpcalc.errors import BusyError, InputError, WriteError
-from dpcalc.files import PRIVATE, allocate, check_paths, locked, read_bytes, write_text, writing
+from dpcalc.files import PRIVATE, check_paths, growing, locked, read_bytes, reserve, write_text, writing
+from dpcalc.files import writer as files
 
 
 def mode_of(path: Path) -> int:
@@ -218,9 +218,12 @@ class TestReading:
 
 def test_space_is_allocated_before_it_is_needed(tmp_path: Path) -> None:
     path = tmp_path / "log.npy"
-    allocate(str(path), 100_000)
+    with growing(str(path), new=True) as stream:
+        reserve(stream.fileno(), 100_000)
     found = path.stat()
     assert (found.st_size, mode_of(path)) == (100_000, 0o600)
     assert found.st_blocks * 512 >= 100_000
-    with pytest.raises(WriteError, match="cannot be written"):
-        allocate(str(tmp_path), 10)
+    with pytest.raises(WriteError, match="cannot be written"), growing(str(path), new=False):
+        raise OSError(28, "No space left on device")
+    with pytest.raises(InputError, match="regular file"), growing(str(tmp_path), new=True):
+        pass

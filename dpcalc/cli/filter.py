@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpcalc.cli import streams
 from dpcalc.cli.command import command
-from dpcalc.cli.options import Delta, number, whole
+from dpcalc.cli.options import Delta, ReadLimit, number, whole
 from dpcalc.cli.progress import progress
 from dpcalc.errors import InputError
+from dpcalc.files import LIMIT, check_paths
 from dpcalc.guarantee import Result
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, PROBABILITY, RATE, RENYI_ORDER
 
@@ -127,6 +129,7 @@ def filter(
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler; default: a local one.", rich_help_panel=_RUNNING)
     ] = None,
+    read_limit: ReadLimit = LIMIT,
 ) -> Result:
     """Privacy filters and odometers on a log of gradient norms.
 
@@ -134,6 +137,7 @@ def filter(
     person has lost; with --finished, whether a run that is over kept its budget. The guarantee is the budget, fixed
     beforehand, not what was spent.
     """
+    check_paths({"--per-individual": per_individual, "--state": state}, {"LOG": log, "--groups": groups})
     from dpcalc.filters import screen, summary
     from dpcalc.filters.request import Request, carry_out
 
@@ -162,13 +166,14 @@ def filter(
         steps_delta=steps_delta,
         anytime=anytime,
         finished=finished,
+        read_limit=read_limit,
     )
     with progress("Filtering") as advance:
         run = carry_out(request, log, advance=advance)
     with progress("Individual losses"):
         losses = summary.losses(run, delta)
     if run.skipped:
-        typer.echo(f"{run.skipped} steps had been counted in {state} before and were skipped", err=True)
+        streams.tell(f"{run.skipped} steps had been counted in {state} before and were skipped\n")
     guarantee = summary.guarantee(run, epsilon=epsilon, delta=delta)
     guarantee = guarantee.with_warnings(*_warnings(run))
     if per_individual is not None:

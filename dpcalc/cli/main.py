@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import textwrap
+import warnings
 from importlib import import_module
 from typing import Any
 
@@ -38,6 +39,10 @@ INTERRUPTED = 130
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _FEW_SEARCHES = 50_000  # objects that are made between two searches for garbage
 _SET_BY_USER = (*_THREADS, "OMP_NUM_THREADS", "GOTO_NUM_THREADS", "BLIS_NUM_THREADS")
+
+# An error is a line or two, also where it quotes what was given.
+_LONGEST = 600
+_OUT_OF_RANGE = "a number on the way left the range that computers have, so nothing was certified; are the units right?"
 
 _HELP = """dpcalc: what do these differentially private mechanisms cost?
 
@@ -120,7 +125,10 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # typer's pydantic has none here to search for
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        code = app(args=arguments, prog_name="dpcalc", standalone_mode=False) or 0
+        with warnings.catch_warnings():
+            # Arithmetic that left the range of numbers where nobody expected it certifies nothing.
+            warnings.simplefilter("error", RuntimeWarning)
+            code = app(args=arguments, prog_name="dpcalc", standalone_mode=False) or 0
     except DpcalcError as error:
         code = _report(error.message, error.exit_code, given, where=error.where)
     except typer.TyperException as error:
@@ -133,6 +141,8 @@ def main(arguments: list[str] | None = None) -> None:
         code = 0
     except MemoryError:
         code = _report("out of memory: the input is too large for this machine", 2, given)
+    except (ArithmeticError, RuntimeWarning) as error:
+        code = _report(f"{_OUT_OF_RANGE} ({' '.join(map(str, error.args[-1:]))})", 3, given)
     except OSError as error:
         code = _report(error.strerror or str(error), 2, given, where=str(error.filename or "input/output"))
     except Exception as error:
@@ -167,6 +177,7 @@ def _report(message: str, code: int, arguments: list[str], where: str | None = N
     from dpcalc.cli.output import wrapped
     from dpcalc.render.screen import printable
 
+    message = message if len(message) <= _LONGEST else f"{message[: _LONGEST - 3]}..."
     whole = printable(f"{where}: {message}" if where else message)
     told = _for_programs(arguments, message, code, where)
     try:

@@ -82,6 +82,11 @@ Deltas = Annotated[
 ]
 Curve = Annotated[bool, typer.Option("--curve", help="ε at δ from 1e-3 to 1e-12 too.")]
 
+ReadLimit = Annotated[
+    int,
+    whole("--read-limit", help="Bytes that reading a file may take, if it has fewer.", panel="Running and files"),
+]
+
 _OUTPUT = "Output"
 _BUDGET = "Budget limits (exit code 1 over, 3 not certified)"
 

@@ -20,10 +20,11 @@ def emit(result: Result, format: str, output: str | None, *, quiet: bool = False
     on_screen = output in (None, "-")
     drawn = format == "table" and on_screen and _is_terminal(sys.stdout)
     if drawn:
-        _draw(result, render(result, format, width=_columns(), quiet=quiet, verbose=verbose))
+        _draw(result, streams.harmless(render(result, format, width=_columns(), quiet=quiet, verbose=verbose)))
     else:
         text = render(result, format, quiet=quiet, verbose=verbose)
         if on_screen:
+            text = streams.harmless(text)
             streams.write(_plain_json(text) if format == "json" and not streams.can_write(text) else text)
         else:
             write_text(str(output), text, mode=PRIVATE if result.private else SHARED)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _RUN = "The run"
 _LOSS = "The losses"
 _SEARCH = "Sweeps and targets"
+_SCHEDULE_BYTES = 100_000_000
 
 
 class AlgorithmChoice(str, Enum):
@@ -241,16 +242,10 @@ def _check_mode(
 
 
 def _read_schedule(path: str) -> Schedule:
-    import sys
-    from pathlib import Path
-
+    from dpcalc.files import read_text
     from dpcalc.last_iterate.schedule import read_schedule
 
-    try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError("expected a CSV in UTF-8", where=path) from None
-    return read_schedule(text, name=path)
+    return read_schedule(read_text(path, limit=_SCHEDULE_BYTES, what="a schedule"), name=path)
 
 
 def _swept(request: Request, swept: SweepText) -> Result:

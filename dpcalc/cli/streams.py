@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -18,6 +19,8 @@ _SPELT = {
     "‖": "||", "→": "->", "←": "<-", "⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")", "█": "#", "░": ".", "∂": "d",
 }  # fmt: skip
 _HANDLER = "dpcalc.spelt"
+# What steers a terminal or turns the direction of text: names, ids and paths may hold anything.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 
 
 def _spell(error: UnicodeError) -> tuple[str, int]:
@@ -56,10 +59,15 @@ def write(text: str) -> None:
         raise WriteError(f"standard output: {error.strerror or error}; the result could not be written") from None
 
 
+def harmless(text: str) -> str:
+    """The text with everything that would steer a terminal spelt out."""
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def tell(text: str) -> None:
     """Write to standard error, as far as that is possible: no verdict depends on it."""
     try:
-        sys.stderr.write(text)
+        sys.stderr.write(harmless(text))
         sys.stderr.flush()
     except OSError:
         abandon(sys.stderr)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from dpcalc.cli.command import command
-from dpcalc.cli.options import AdjacencyChoice, number, parsed, whole
+from dpcalc.cli.options import AdjacencyChoice, ReadLimit, number, parsed, whole
 from dpcalc.cli.progress import progress
 from dpcalc.errors import InputError
+from dpcalc.files import LIMIT
 from dpcalc.guarantee import Guarantee, Result
 from dpcalc.numbers import NON_NEGATIVE, PROBABILITY, Range, parse_whole
 
@@ -170,6 +171,7 @@ def train(
     save: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write the model as .npz.", rich_help_panel=_FILES)
     ] = None,
+    read_limit: ReadLimit = LIMIT,
     ledger: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Start only if this ledger accepts the cost.", rich_help_panel=_LEDGER),
@@ -216,7 +218,16 @@ def train(
         raise InputError("expected --noise-multiplier or --epsilon (which finds it), got both")
     if epsilon is None and noise_multiplier is None:
         epsilon = 3.0
-    wanted = Wanted(data=data, test_data=test_data, epsilon=epsilon, delta=delta, runs=grid_runs, grid=grid, save=save)
+    wanted = Wanted(
+        data=data,
+        test_data=test_data,
+        epsilon=epsilon,
+        delta=delta,
+        runs=grid_runs,
+        grid=grid,
+        save=save,
+        read_limit=read_limit,
+    )
     files = Files(log=log, checkpoint=checkpoint, resume=resume)
     if ledger is None and budget is None and key is None:
         return train_and_report(settings, wanted, files, progress=progress)

@@ -8,15 +8,19 @@ inputs: a lost worker's part is computed again from the log, with the same resul
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcalc.errors import InputError
+from dpcalc.errors import CertificationError, InputError
+from dpcalc.files import reading, reason
 from dpcalc.filters.buckets import NormCounts
 from dpcalc.filters.local import Log, duplicate_error, finish_run
 from dpcalc.filters.logs.identifiers import Identifiers
@@ -26,6 +30,8 @@ from dpcalc.filters.run import Duplicate, Run, Settings
 from dpcalc.filters.totals import Totals
 
 _PARTITIONS_PER_WORKER = 2
+# Seconds to wait for a scheduler and for its first worker.
+_PATIENCE = 10
 # When steps are not in order across row groups, a partition is sorted in memory: keep it at most this many entries.
 _ENTRIES_PER_PARTITION = 8_000_000
 
@@ -66,17 +72,21 @@ def run_on_cluster(
     """The same run as the local engine's, on a Dask cluster: the one at `scheduler`, or one on this machine."""
     if not isinstance(log, LongLog) or log.source.format != "parquet" or log.source.name == "standard input":
         raise InputError("--engine dask reads Parquet files and folders; use --engine local", where=log.source.name)
-    with _client(scheduler) as client:
-        workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
+    with reading(log.source.name, "not a complete log"):
         slabs = _slabs(_row_groups(log))
+    where = "--engine dask" if scheduler is None else f"--scheduler {scheduler}"
+    with _client(scheduler, where) as client:
+        workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
         partitions = max(_PARTITIONS_PER_WORKER * workers, _needed(slabs))
-        results = client.compute(_graph(log, settings, slabs, partitions))
         try:
-            for _ in _completed(results):
-                advance(1)
-            run = merged([partition.run for partition in client.gather(results)], settings)
+            with _told(where):
+                results = client.compute(_graph(log, settings, slabs, partitions))
+                for _ in _completed(results):
+                    advance(1)
+                parts = client.gather(results)
         except Twice as twice:
             raise duplicate_error(log, *twice.args) from None
+    run = merged([partition.run for partition in parts], settings)
     finish_run(run, log)
     return run
 
@@ -88,22 +98,64 @@ def _completed(results: list[Any]) -> Iterator[Any]:
 
 
 @contextmanager
-def _client(scheduler: str | None) -> Iterator[Any]:
+def _client(scheduler: str | None, where: str) -> Iterator[Any]:
     try:
+        import dask
         from distributed import Client, LocalCluster
     except ImportError:
         raise InputError('--engine dask needs Dask: pip install "dpcalc-budget[dask]"') from None
-    if scheduler is not None:
-        try:
-            client = Client(scheduler, timeout=20)  # type: ignore[no-untyped-call]
-        except (OSError, ValueError) as error:
-            raise InputError(f"no Dask scheduler answers ({error})", where=f"--scheduler {scheduler}") from None
-        with client:
-            yield client
-    else:
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    if scheduler is None:
         local = LocalCluster(processes=True, threads_per_worker=1, dashboard_address=None)  # type: ignore[no-untyped-call]
         with local, Client(local) as client:  # type: ignore[no-untyped-call]
             yield client
+        return
+    if "://" in scheduler and not scheduler.startswith(("tcp://", "tls://", "ws://", "wss://", "inproc://", "ucx://")):
+        raise InputError("expected an address such as tcp://host:8786", where=where)
+    # One attempt, and no waiting for a connection that was lost.
+    with dask.config.set({"distributed.comm.timeouts.connect": _PATIENCE, "distributed.comm.retry.count": 0}):
+        client = _within(_PATIENCE + 5, lambda: Client(scheduler, timeout=_PATIENCE), where)  # type: ignore[no-untyped-call]
+        try:
+            with _told(where):
+                client.wait_for_workers(1, timeout=_PATIENCE)
+            yield client
+        finally:
+            _within(_PATIENCE, client.close, where, complain=False)
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    """Say in a line that the cluster failed; what was found wrong with the log stays as it is."""
+    from asyncio import CancelledError as Cancelled
+    from concurrent.futures import CancelledError
+
+    from distributed import KilledWorker
+
+    try:
+        yield
+    except (OSError, TimeoutError, KilledWorker, CancelledError, Cancelled, MemoryError) as error:
+        words = f"the Dask cluster failed or has no workers ({type(error).__name__}: {reason(error)})"
+        raise CertificationError(words, where=where) from None
+
+
+def _within(seconds: float, call: Callable[[], Any], where: str, *, complain: bool = True) -> Any:
+    """What a call gives, in a thread of its own, since a silent listener may keep it for ever."""
+    done: Queue[tuple[Any, Exception | None]] = Queue()
+
+    def work() -> None:
+        try:
+            done.put((call(), None))
+        except Exception as error:
+            done.put((None, error))
+
+    Thread(target=work, daemon=True).start()
+    try:
+        found, error = done.get(timeout=seconds)
+    except Empty:
+        found, error = None, TimeoutError(f"nothing in {seconds:g} s")
+    if error is not None and complain:
+        raise CertificationError(f"no Dask scheduler answers ({reason(error)})", where=where) from None
+    return found
 
 
 def _row_groups(log: LongLog) -> list[RowGroup]:
@@ -117,7 +169,7 @@ def _row_groups(log: LongLog) -> list[RowGroup]:
             if here != (kind or here):
                 raise InputError(f"expected ids of one type in all files, got {kind} and {here}", where=str(path))
             kind = here
-            place = file.schema_arrow.names.index("step")
+            place = _leaf(file.metadata.schema, "step", path)
             before = 0
             for number in range(file.metadata.num_row_groups):
                 group = file.metadata.row_group(number)
@@ -131,6 +183,14 @@ def _row_groups(log: LongLog) -> list[RowGroup]:
                     found.append(RowGroup(path, number, group.num_rows, before, int(low), int(high)))
                 before += group.num_rows
     return found
+
+
+def _leaf(schema: Any, name: str, path: Path) -> int:
+    """The number of a column among the leaves of a Parquet file, where nested ones count several times."""
+    for number in range(len(schema)):
+        if schema.column(number).path == name:
+            return number
+    raise InputError(f"expected a plain column {name}", where=str(path))
 
 
 def _slabs(groups: list[RowGroup]) -> list[list[RowGroup]]:
@@ -167,11 +227,15 @@ def _start(settings: Settings) -> Partition:
 
 
 def _split(group: RowGroup, columns: Columns, partitions: int) -> list[Piece]:
+    import pyarrow as pa
     from pyarrow import parquet
 
     names = [name for name in (columns.step, columns.id, columns.value) if name is not None]
     with parquet.ParquetFile(group.path) as file:
         table = file.read_row_group(group.number, columns=names).combine_chunks()
+    # Another row group may hold an id that is too large for 64 bits, and then all are text.
+    if pa.types.is_uint64(table.schema.field("id").type):
+        table = table.set_column(table.schema.get_field_index("id"), "id", table.column("id").cast(pa.string()))
     batch = arrow_batch(table, columns)
     if batch is None or not np.all((batch.values >= 0) & (batch.values < np.inf)):
         raise InputError(_first_bad(table, columns, group))
@@ -189,8 +253,8 @@ def _first_bad(table: Any, columns: Columns, group: RowGroup) -> str:
     for row, found in enumerate(table.to_pylist()):
         value = found[columns.value]
         where = f"{group.path}:{group.before + row + 1}"
-        if any(field is None for field in found.values()) or not isinstance(value, (int, float)):
-            return f"{where}: expected step, id and {columns.value}, got {found}"
+        if any(field is None for field in found.values()) or type(value) not in (int, float):
+            return f"{where}: expected step, id and {columns.value}, got {str(found)[:80]}"
         if not 0 <= value < float("inf"):
             return f"{where}: expected {columns.value} in [0, inf), got {value}"
     return f"{group.path}: could not be read"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from time import monotonic
 
 import numpy as np
 
 from dpcalc.errors import InputError
+from dpcalc.files import locked
 from dpcalc.filters.logs.dense import DenseLog
 from dpcalc.filters.logs.identifiers import Identifiers
 from dpcalc.filters.logs.meaning import at_the_orders_of, in_units_of_noise
 from dpcalc.filters.logs.ordering import Entries, Unsorted, checked_order, sorted_on_disk
-from dpcalc.filters.logs.table import LongLog, Row, TextIds
+from dpcalc.filters.logs.table import ByRows, LongLog, Row, TextIds
 from dpcalc.filters.run import Duplicate, MissingStep, Run, Settings
 from dpcalc.filters.state import load_state, save_state
 
@@ -34,17 +36,18 @@ def run_log(
     """The filter's run over the whole log, continued from `state` and saved there if it is given.
 
     The state is replaced in one move, and only ever holds whole steps: killed at any moment and started again on the
-    same log, a run ends as if it had never been killed.
+    same log, a run ends as if it had never been killed. It is held from loading to saving: a second process waits.
     """
-    if isinstance(log, DenseLog):
-        run = _started(settings, state)
-        _dense(log, run, state, first_step, advance)
-    else:
-        run = _long(log, settings, state, advance)
-    finish_run(run, log)
-    if state is not None:
-        save_state(run, state)
-    return run
+    with nullcontext() if state is None else locked(str(state)):
+        if isinstance(log, DenseLog):
+            run = _started(settings, state)
+            _dense(log, run, state, first_step, advance)
+        else:
+            run = _long(log, settings, state, advance)
+        finish_run(run, log)
+        if state is not None:
+            save_state(run, state)
+        return run
 
 
 def _started(settings: Settings, state: Path | None) -> Run:
@@ -68,8 +71,8 @@ def _dense(log: DenseLog, run: Run, state: Path | None, first_step: int, advance
 
 
 def _long(log: LongLog, settings: Settings, state: Path | None, advance: Advance) -> Run:
-    """As a stream; from the start again if the ids turn out to be strings, or the steps out of order."""
-    text_ids, in_order = False, True
+    """As a stream; from the start again if ids turn out to be strings, steps out of order, or numbers odd."""
+    text_ids, in_order, by_rows = False, True, False
     while True:
         run = _started(settings, state)
         ids = Identifiers()
@@ -78,19 +81,21 @@ def _long(log: LongLog, settings: Settings, state: Path | None, advance: Advance
         for name in known:
             ids.code(str(name) if text_ids else name)
         run.names = ids.names
-        entries = _meant(log, run, _coded(log, ids, text_ids))
+        entries = _meant(log, run, _coded(log, ids, text_ids, by_rows))
         try:
             ordered = checked_order(entries) if in_order else sorted_on_disk(entries)
             _fold(log, ids, ordered, _Saver(run, state), advance)
             return run
         except TextIds:
             text_ids = True
+        except ByRows:
+            by_rows = True
         except Unsorted:
             in_order = False
 
 
-def _coded(log: LongLog, ids: Identifiers, text_ids: bool) -> Iterator[Entries]:
-    for batch in log.batches(text_ids=text_ids):
+def _coded(log: LongLog, ids: Identifiers, text_ids: bool, by_rows: bool) -> Iterator[Entries]:
+    for batch in log.batches(text_ids=text_ids, by_rows=by_rows):
         yield Entries(batch.steps, ids.codes(batch.ids), batch.values)
 
 
@@ -108,6 +113,7 @@ def _fold(log: LongLog, ids: Identifiers, batches: Iterator[Entries], saver: _Sa
     for steps, codes, values in batches:
         if not steps.size:
             continue
+        log.source.check_memory(people=len(ids), steps=len(run.steps.labels))
         run.grow(len(ids), ids.names)
         edges = np.flatnonzero(steps[1:] != steps[:-1]) + 1
         for low, high in zip([0, *edges.tolist()], [*edges.tolist(), steps.size], strict=True):
@@ -130,7 +136,7 @@ def duplicate_error(log: LongLog, step: int, name: object) -> InputError:
             before.append(row.line)
         return len(before) == 2
 
-    whom = "" if log.columns.id is None else f" of individual {name}"
+    whom = "" if log.columns.id is None else f" of individual {str(name)[:60]}"
     line = log.locate(second)
     return InputError(f"step {step}{whom} appears twice, first on line {before[0]}", where=log.where(line))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from dpcalc.errors import InputError
+from dpcalc.files.reader import LIMIT, check_size, opened, reading, text_lines
 from dpcalc.filters.filters import Mode
 from dpcalc.filters.local import Log, run_log
 from dpcalc.filters.logs.dense import DenseLog, open_dense
@@ -21,6 +22,9 @@ from dpcalc.filters.run import Run, Settings
 from dpcalc.guarantee import DEFAULT_ORDERS
 
 Engine = Literal["local", "dask"]
+
+# Bytes that a name and its group take.
+_LISTED = 200
 
 # Which columns a filter reads, best first; a bare list holds the last but is norms when the noise is given.
 _QUANTITIES: dict[FilterKind, tuple[Quantity, ...]] = {
@@ -56,6 +60,7 @@ class Request:
     steps_delta: float | None = None
     anytime: float | None = None
     finished: bool = False
+    read_limit: int = LIMIT
 
     def __post_init__(self) -> None:
         for where, wrong, words in self._contradictions():
@@ -177,7 +182,7 @@ _NO_SAMPLING = {
 
 def carry_out(request: Request, name: str, *, advance: Callable[..., None] = lambda *_, **__: None) -> Run:
     """Pass the log through the filter that was asked for."""
-    with open_source(name) as source:
+    with open_source(name, limit=request.read_limit) as source:
         log = _open(request, source)
         settings = _settings(request, log)
         if request.engine == "dask":
@@ -205,7 +210,7 @@ def _settings(request: Request, log: Log) -> Settings:
         mode=request.mode,
         scope=request.scope,
         odometer=request.odometer,
-        groups=None if request.groups is None else read_groups(request.groups),
+        groups=None if request.groups is None else read_groups(str(request.groups), request.read_limit),
         resumable=request.state is not None,
         rows_state_noise=noisy,
         clip_before_noise=request.clip if noisy else None,
@@ -240,17 +245,25 @@ def _bare_quantity(request: Request) -> Quantity:
     return _QUANTITIES[request.kind][-1]
 
 
-def read_groups(path: Path) -> dict[str, str]:
+def read_groups(path: str, limit: int = LIMIT) -> dict[str, str]:
     """The group of each individual, from a CSV file with the columns id and group."""
     groups: dict[str, str] = {}
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.DictReader(stream)
-        if not {"id", "group"} <= set(reader.fieldnames or ()):
-            raise InputError(f"expected columns id,group, got {','.join(reader.fieldnames or ())}", where=f"{path}:1")
+    with reading(path, "not CSV"), opened(path) as stream:
+        reader = csv.reader(text_lines(stream, path))
+        header = next(reader, [])
+        if sorted(header) != ["group", "id"]:
+            raise InputError(f"expected columns id,group, got {','.join(header)[:80]}", where=f"{path}:1")
         for row in reader:
-            if row["id"] in groups:
-                raise InputError(f"individual {row['id']} is listed twice", where=f"{path}:{reader.line_num}")
-            if not row["group"]:
-                raise InputError(f"individual {row['id']} has no group", where=f"{path}:{reader.line_num}")
-            groups[row["id"]] = row["group"]
+            where = f"{path}:{reader.line_num}"
+            if len(row) != 2:
+                if not row:
+                    continue
+                raise InputError(f"expected an id and a group, got {','.join(row)[:60]!r}", where=where)
+            name, group = row if header[0] == "id" else reversed(row)
+            if name in groups:
+                raise InputError(f"individual {name[:60]} is listed twice", where=where)
+            if not group:
+                raise InputError(f"individual {name[:60]} has no group", where=where)
+            groups[name] = group
+            check_size(_LISTED * len(groups), limit, what=f"a list of {len(groups):,} individuals", where=path)
     return groups

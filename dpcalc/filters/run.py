@@ -20,6 +20,8 @@ from dpcalc.filters.rule import ROUNDING, Rule, Scope
 
 # Sums of the same numbers in another order agree to this much.
 _SAME = 1e-9
+# Multiples of the golden ratio are spread evenly over fractions, and no two are the same.
+_GOLDEN = 0.6180339887498949
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,7 @@ def _numbers() -> array[float]:
 
 @dataclass
 class Steps:
-    """What happened at each step, in order: how many records had a value, their sum, and how many took part.
+    """What happened at each step, in order: how many records had a value, their weighed sum, and how many took part.
 
     Flat arrays of machine numbers, 32 bytes a step and 8 for each group; `active_by_group` has them step by step.
     """
@@ -171,11 +173,12 @@ class Run:
         who: Who = EVERYBODY if everybody else codes
         self._check_duplicates(step, codes, everybody)
         if consumed:
-            self._see(step, codes.size, float(values.sum()))
+            self._see(step, codes.size, float(_weighed(values, codes).sum()))
             return
         self.present[who] += 1
         self.steps.present[-1] += codes.size
-        self.steps.value_sums[-1] += float(values.sum())
+        if self.settings.resumable:
+            self.steps.value_sums[-1] += float(_weighed(values, codes).sum())
         self._count_clipped(values)
         self._advance(values, who)
 
@@ -183,7 +186,9 @@ class Run:
         """Rows of an array, numbered from `first`: every record at every step."""
         labels = range(first, first + len(block))
         # The sums tell a step that was counted before from another one; without a state nobody asks.
-        sums = block.sum(axis=1, dtype=np.float64) if self.settings.resumable else np.zeros(len(block))
+        sums = np.zeros(len(block))
+        if self.settings.resumable:
+            sums = _weighed(block, np.arange(block.shape[1])).sum(axis=1)
         skipped = 0 if self._resumed_to is None else min(max(self._resumed_to + 1 - first, 0), len(block))
         for row in range(skipped):
             self._see(labels[row], block.shape[1], float(sums[row]))
@@ -308,6 +313,11 @@ class Run:
     def name(self, record: int) -> Any:
         """What the log calls a record."""
         return record if self.names is None else self.names[record]
+
+
+def _weighed(values: NDArray[np.floating], codes: Indices) -> Floats:
+    """The values times a weight in [1, 2) of everybody's own, so that their sum also tells whose they are."""
+    return values * (1 + codes * _GOLDEN % 1)
 
 
 def _buckets(rule: Rule) -> Buckets:

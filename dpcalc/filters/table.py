@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import os
-import tempfile
-from collections.abc import Iterator
+import io
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
+
+from dpcalc.files import PRIVATE, writing
 
 SENSITIVE = (
     "SENSITIVE: individual privacy losses depend on each person's data. A row may be shown to the person it is about; "
     "never publish this file."
 )
+# What makes a spreadsheet run a cell; it does not behind an apostrophe.
+_RUN = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
 
 
 def write_table(path: Path, columns: dict[str, Any], *, note: str) -> None:
@@ -25,11 +26,11 @@ def write_table(path: Path, columns: dict[str, Any], *, note: str) -> None:
     """
     order = _order(columns["id"])
     sorted_columns = {name: _reordered(column, order) for name, column in columns.items()}
-    with _replacing(path) as temporary:
+    with writing(str(path), mode=PRIVATE) as stream:
         if path.suffix == ".parquet":
-            _write_parquet(temporary, sorted_columns, note)
+            _write_parquet(stream, sorted_columns, note)
         else:
-            _write_csv(temporary, sorted_columns, note)
+            _write_csv(stream, sorted_columns, note)
 
 
 def _order(ids: Any) -> Any:
@@ -40,31 +41,28 @@ def _reordered(column: Any, order: Any) -> Any:
     return [column[i] for i in order] if isinstance(column, list) else column[order]
 
 
-def _write_csv(path: Path, columns: dict[str, Any], note: str) -> None:
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        stream.write(f"# {SENSITIVE} Units: {note}.\n")
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(columns)
-        lists = [column if isinstance(column, list) else column.tolist() for column in columns.values()]
-        writer.writerows(zip(*lists, strict=True))
+def _write_csv(binary: BinaryIO, columns: dict[str, Any], note: str) -> None:
+    stream = io.TextIOWrapper(binary, encoding="utf-8", newline="", write_through=True)
+    lists = {name: column if isinstance(column, list) else column.tolist() for name, column in columns.items()}
+    harmless = [name if isinstance(name, int) else _harmless(name) for name in lists["id"]]
+    if harmless != lists["id"]:
+        lists["id"], note = harmless, f"{note}; ids that a spreadsheet would run stand behind an apostrophe"
+    stream.write(f"# {SENSITIVE} Units: {note}.\n")
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(lists)
+    writer.writerows(zip(*lists.values(), strict=True))
+    stream.detach()
 
 
-def _write_parquet(path: Path, columns: dict[str, Any], note: str) -> None:
+def _harmless(name: str) -> str:
+    """An id that a spreadsheet would run, behind an apostrophe; one that begins with apostrophes gets one more."""
+    is_run = name.lstrip("'").startswith(_RUN) and not (name[:1] == "-" and name[1:].isdecimal())
+    return f"'{name}" if is_run else name
+
+
+def _write_parquet(stream: BinaryIO, columns: dict[str, Any], note: str) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
     table = pa.table(columns).replace_schema_metadata({"sensitivity": SENSITIVE, "units": note})
-    parquet.write_table(table, path)
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        yield Path(name)
-        Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
+    parquet.write_table(table, stream)

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
+from dpcalc.numbers import parse_number
 
 COLUMNS = ("step", "lr", "sigma")
 
@@ -37,7 +38,7 @@ def read_schedule(text: str, *, name: str) -> Schedule:
     header, _, body = text.partition("\n")
     columns = [column.strip() for column in header.split(",")]
     if sorted(columns) != sorted(COLUMNS):
-        raise InputError(f"expected the columns {', '.join(COLUMNS)}, got {header.strip()!r}", where=f"{name}:1")
+        raise InputError(f"expected the columns {', '.join(COLUMNS)}, got {header.strip()[:60]!r}", where=f"{name}:1")
     if not body.strip():
         raise InputError("expected at least one row, got none", where=f"{name}:2")
     try:
@@ -57,11 +58,11 @@ def _read_slowly(body: str, width: int, name: str) -> Floats:
         if not line.strip():
             continue
         try:
-            rows.append([float(cell) for cell in line.split(",")])
+            rows.append([parse_number(cell.strip()) for cell in line.split(",")])
         except ValueError:
-            raise InputError(f"expected {width} numbers, got {line.strip()!r}", where=f"{name}:{number}") from None
+            raise InputError(f"expected {width} numbers, got {line.strip()[:60]!r}", where=f"{name}:{number}") from None
         if len(rows[-1]) != width:
-            raise InputError(f"expected {width} numbers, got {line.strip()!r}", where=f"{name}:{number}")
+            raise InputError(f"expected {width} numbers, got {line.strip()[:60]!r}", where=f"{name}:{number}")
     return np.array(rows)
 
 

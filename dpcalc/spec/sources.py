@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from dpcalc.errors import InputError
+from dpcalc.files import read_text
 from dpcalc.spec.inline import parse_inline
 from dpcalc.spec.specification import Document, read_document
-from dpcalc.spec.text import MAX_BYTES, decode, parse
+from dpcalc.spec.text import MAX_BYTES, parse
 
 STANDARD_INPUT = "-"
 
@@ -55,12 +55,5 @@ def _with_included(path: str, above: tuple[Path, ...]) -> list[Document]:
 
 def _text(path: str) -> tuple[str, str]:
     """The text at a path and what to call it in messages; no more is read than a spec may have."""
-    if path == STANDARD_INPUT:
-        return decode(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input"), "standard input"
-    try:
-        with Path(path).open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot be read: {reason}", where=ascii(path)[1:-1] if "\0" in path else path) from None
-    return decode(data, path), path
+    text = read_text(path, limit=MAX_BYTES, what="a spec")
+    return text, "standard input" if path == STANDARD_INPUT else path

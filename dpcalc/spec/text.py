@@ -7,6 +7,7 @@ that ends. Positions are kept for YAML; a JSON result is usually one machine-wri
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,21 +21,6 @@ MAX_VALUES = 300_000
 MAX_DEPTH = 20
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def decode(data: bytes, source: str) -> str:
-    """The text of a file: UTF-8, of bounded size, with no NUL."""
-    if len(data) > MAX_BYTES:
-        raise InputError(f"larger than the {MAX_BYTES // 1_000_000} MB that a spec may have", where=source)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise InputError(f"not UTF-8 text (byte {error.start})", where=f"{source}:{line}") from None
-    if "\0" in text:
-        line = text[: text.index("\0")].count("\n") + 1
-        raise InputError("not a text file (it holds a NUL character)", where=f"{source}:{line}")
-    return text
 
 
 def parse(text: str, source: str) -> Node:
@@ -65,8 +51,7 @@ def _unique(source: str) -> Any:
     def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
+            twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
             raise InputError(f"the key {twice[:40]!r} is given twice", where=source)
         return found
 

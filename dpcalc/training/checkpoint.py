@@ -7,41 +7,27 @@ nothing twice.
 
 from __future__ import annotations
 
-import json
-import zipfile
-import zlib
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpcalc import files
 from dpcalc.errors import InputError
+from dpcalc.files.archive import Arrays, load_sealed, save_sealed
 
-FORMAT = "dpcalc-checkpoint/2"
-
-Arrays = dict[str, NDArray[Any]]
+FORMAT = "dpcalc-checkpoint/3"
 
 
 def save(path: str, facts: dict[str, Any], arrays: Arrays) -> None:
     """Write a checkpoint beside the old one, and put it in its place in one move; for its owner's eyes only."""
-    text = json.dumps({"format": FORMAT, **facts}, default=_as_plain)
-    with files.writing(path, mode=files.PRIVATE) as stream:
-        np.savez(stream, allow_pickle=False, facts=np.array(text), **arrays)
+    save_sealed(path, {"format": FORMAT, **facts}, arrays)
 
 
 def load(path: str) -> tuple[dict[str, Any], Arrays]:
-    """The facts and arrays of a checkpoint; nothing in it is ever unpickled."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            facts = json.loads(str(archive["facts"]))
-            arrays = {name: archive[name] for name in archive.files if name != "facts"}
-    except FileNotFoundError:
-        raise InputError("no such checkpoint; leave out --resume to start one.", where=path) from None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"not a readable checkpoint: {error}.", where=path) from None
+    """The facts and arrays of a checkpoint; nothing in it is ever unpickled, and an edited one is refused."""
+    if not Path(path).exists():
+        raise InputError("no such checkpoint; leave out --resume to start one.", where=path)
+    facts, arrays = load_sealed(path, what="a readable checkpoint")
     if facts.get("format") != FORMAT:
-        raise InputError(f"expected format {FORMAT}, found {facts.get('format')!r}.", where=path)
+        raise InputError(f"expected format {FORMAT}, found {str(facts.get('format'))[:40]!r}.", where=path)
     return facts, arrays
 
 
@@ -53,9 +39,3 @@ def same_run(path: str, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
                 f"the checkpoint was made with {name} = {stored.get(name)!r}, not {value!r}; the same run is needed.",
                 where=path,
             )
-
-
-def _as_plain(value: Any) -> Any:
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
-    raise TypeError(f"{type(value)} does not belong in a checkpoint")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc.errors import InputError
-from dpcalc.training.readers import read_csv, read_csv_lines, read_idx_folder, read_npz
+from dpcalc.files import LIMIT, STANDARD_STREAM, reading
+from dpcalc.training.readers import read_csv, read_idx_folder, read_npz
 from dpcalc.training.tiles import aligned
 
 SYNTHETIC = "synthetic"
-STANDARD_INPUT = "-"
 
 _MOST_CLASSES = 10_000
 
@@ -43,30 +42,29 @@ class Dataset:
         return replace(self, x_train=_within(self.x_train, norm), x_test=_within(self.x_test, norm))
 
 
-def load(source: str, *, test: str | None = None) -> Dataset:
+def load(source: str, *, test: str | None = None, limit: int = LIMIT) -> Dataset:
     """The data set at `source`: a folder of IDX files, an .npz, a .csv (`-`: on standard input), or `synthetic`.
 
-    `test` is a second .csv table to test on. Bytes become numbers in [0, 1]; other numbers are taken as they are.
+    `test` is a second .csv table to test on. Bytes become numbers in [0, 1]; other numbers are taken as they are. A
+    file that is small on the disk may take `limit` bytes of memory.
     """
     path = Path(source)
-    if test is not None and path.suffix != ".csv" and source != STANDARD_INPUT:
+    if test is not None and path.suffix != ".csv" and source != STANDARD_STREAM:
         raise InputError(f"--test-data goes with a .csv table; {source} brings its own test records.")
     if source == SYNTHETIC:
         return synthetic()
-    if source == STANDARD_INPUT:
-        x, y = read_csv_lines("standard input", sys.stdin)
-        x_test, y_test = (x[:0], y[:0]) if test is None else read_csv(Path(test))
-        return _checked("standard input", x, y, x_test, y_test)
-    if path.is_dir():
-        return _checked(source, *read_idx_folder(path))
-    if not path.is_file():
+    with reading(source):
+        is_folder, is_there = path.is_dir(), source == STANDARD_STREAM or path.exists()
+    if is_folder:
+        return _checked(source, *read_idx_folder(path, limit=limit))
+    if not is_there:
         raise InputError("no such file or folder.", where=source)
-    if path.suffix == ".npz":
-        return _checked(source, *read_npz(path))
-    if path.suffix == ".csv":
-        x, y = read_csv(path)
-        x_test, y_test = (x[:0], y[:0]) if test is None else read_csv(Path(test))
-        return _checked(source, x, y, x_test, y_test)
+    if path.suffix == ".npz" and path.is_file():
+        return _checked(source, *read_npz(path, limit=limit))
+    if path.suffix == ".csv" or source == STANDARD_STREAM:
+        x, y = read_csv(source, limit=limit)
+        x_test, y_test = (x[:0], y[:0]) if test is None else read_csv(test, limit=limit)
+        return _checked("standard input" if source == STANDARD_STREAM else source, x, y, x_test, y_test)
     raise InputError("expected a folder of IDX files, an .npz archive or a .csv table.", where=source)
 
 
@@ -89,7 +87,7 @@ def synthetic(records: int = 10_000, tests: int = 2_000, *, side: int = 16, clas
 
 
 def _checked(name: str, x_train: Any, y_train: Any, x_test: Any, y_test: Any) -> Dataset:
-    if len(x_train) == 0:
+    if np.ndim(x_train) and len(x_train) == 0:
         raise InputError("there are no training records.", where=name)
     train = _features(name, "training", x_train), _labels(name, "training", y_train)
     test = _features(name, "test", x_test), _labels(name, "test", y_test)

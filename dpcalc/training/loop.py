@@ -11,6 +11,8 @@ import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.errors import CertificationError
+from dpcalc.files import reading
+from dpcalc.files.archive import Arrays, check_alike
 from dpcalc.filters.filters import IndividualFilter
 from dpcalc.filters.totals import Totals
 from dpcalc.training import checkpoint, clipping, models, optimizers
@@ -111,10 +113,11 @@ class Trainer:
 
     def _move(self, gradient: Floats, rate: float) -> None:
         level = self.clipping.noise_multiplier * self.history.clips[-1] / self.batches.batch_size
-        if self.settings.regularization:
-            gradient = gradient + self.settings.regularization * self.parameters
-        moved = self._optimizer.update(gradient, rate=rate, noise_level=level)
-        np.subtract(self.parameters, moved, out=moved)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite has diverged
+            if self.settings.regularization:
+                gradient = gradient + self.settings.regularization * self.parameters
+            moved = self._optimizer.update(gradient, rate=rate, noise_level=level)
+            np.subtract(self.parameters, moved, out=moved)
         self.step += 1
         largest = float(max(moved.max(), -moved.min()))
         if not largest <= _DIVERGED:
@@ -161,11 +164,6 @@ class Trainer:
 
     def save(self, path: str, facts: dict[str, Any]) -> None:
         """A checkpoint of everything that the next step depends on."""
-        arrays: checkpoint.Arrays = {"parameters": self.parameters, "plain_parameters": self.plain_parameters}
-        arrays |= {f"clipping.{name}": value for name, value in self.clipping.state().items()}
-        arrays |= {f"optimizer.{name}": value for name, value in self._optimizer.state().items()}
-        if self.filter is not None:
-            arrays |= self.filter.state.to_arrays("filter.")
         history = {"active": self.history.active, "clips": self.history.clips, "losses": self.history.losses}
         stored = {
             "step": self.step,
@@ -176,21 +174,41 @@ class Trainer:
             "plain": self.plain,
             "kept_step": self.kept_step,
         }
-        checkpoint.save(path, {**stored, **facts}, arrays)
+        checkpoint.save(path, {**stored, **facts}, self._arrays())
+
+    def _arrays_like(self, stored: Arrays) -> Arrays:
+        """The arrays of a checkpoint of this run; those of optimizer and clipping are scalars before the first step."""
+        shape = self.parameters.shape
+        return {
+            name: np.broadcast_to(array, shape)
+            if name.startswith(("optimizer.", "clipping.")) and stored.get(name, array).shape == shape
+            else array
+            for name, array in self._arrays().items()
+        }
+
+    def _arrays(self) -> Arrays:
+        arrays: Arrays = {"parameters": self.parameters, "plain_parameters": self.plain_parameters}
+        arrays |= {f"clipping.{name}": value for name, value in self.clipping.state().items()}
+        arrays |= {f"optimizer.{name}": value for name, value in self._optimizer.state().items()}
+        if self.filter is not None:
+            arrays |= self.filter.state.to_arrays("filter.")
+        return arrays
 
     def resume(self, path: str) -> dict[str, Any]:
         """Take up the run at `path`, which must be this one; returns the facts that were saved with it."""
         facts, arrays = checkpoint.load(path)
-        checkpoint.same_run(path, facts["plan"], self.plan.as_dict())
-        checkpoint.same_run(path, facts, {"data": self._fingerprint})
-        self.step, self.history = int(facts["step"]), History(**facts["history"])
-        self.parameters, self.plain_parameters = arrays["parameters"], arrays["plain_parameters"]
-        self.plain, self.kept_step = facts["plain"], facts["kept_step"]
-        self.clipping.restore(_under("clipping.", arrays))
-        self._optimizer.restore(_under("optimizer.", arrays))
-        self.noise.restore(facts["noise"])
-        if self.filter is not None:
-            self.filter.state = Totals.from_arrays(arrays, "filter.")
+        with reading(path, "not a readable checkpoint"):
+            checkpoint.same_run(path, facts["plan"], self.plan.as_dict())
+            checkpoint.same_run(path, facts, {"data": self._fingerprint})
+            check_alike(path, arrays, self._arrays_like(arrays))
+            self.step, self.history = int(facts["step"]), History(**facts["history"])
+            self.parameters, self.plain_parameters = arrays["parameters"], arrays["plain_parameters"]
+            self.plain, self.kept_step = facts["plain"], facts["kept_step"]
+            self.clipping.restore(_under("clipping.", arrays))
+            self._optimizer.restore(_under("optimizer.", arrays))
+            self.noise.restore(facts["noise"])
+            if self.filter is not None:
+                self.filter.state = Totals.from_arrays(arrays, "filter.")
         return facts
 
     @property
@@ -245,5 +263,5 @@ class _Tally:
     within: float = 0.0
 
 
-def _under(prefix: str, arrays: checkpoint.Arrays) -> checkpoint.Arrays:
+def _under(prefix: str, arrays: Arrays) -> Arrays:
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}

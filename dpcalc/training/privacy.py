@@ -19,6 +19,8 @@ from dpcalc.notions import GaussianDP, Notion, RenyiDP, ZeroConcentratedDP
 from dpcalc.training.plan import Parts, Plan
 
 _CALIBRATION = 1e-3
+# Less noise than this protects nobody, so nobody waits for it to be found.
+_LEAST_NOISE = 1e-3
 
 ASSUMPTIONS = (
     "one record is one individual, and the noise multiplier is relative to the clip, on the sum of a batch",
@@ -151,14 +153,14 @@ def calibrated(plans: Sequence[Plan], *, epsilon: float, classes: int = 10) -> f
         found = accounted.guarantee.epsilon
         return math.inf if found is None or accounted.guarantee.status != "certified" else found
 
-    low, high = 0.0, _enough_noise(plans, epsilon)
+    low, high = 0.0, max(_enough_noise(plans, epsilon), _LEAST_NOISE)
     cost_low, cost_high = math.inf, cost(high)
     while cost_high > epsilon:
         low, cost_low, high = high, cost_high, high * 1.1
         cost_high = cost(high)
         if high > 1e9:
             raise InputError(f"no noise keeps this within ε = {epsilon:g} at δ = {plans[0].delta:g}.")
-    while low == 0.0 or high > low * (1 + _CALIBRATION):
+    while high > _LEAST_NOISE and (low == 0.0 or high > low * (1 + _CALIBRATION)):
         middle = high / 1.25 if low == 0.0 else _between(low, cost_low, high, cost_high, epsilon)
         found = cost(middle)
         if found <= epsilon:

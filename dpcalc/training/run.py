@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from dpcalc.errors import InputError
+from dpcalc.files import reading
 from dpcalc.training.data import Dataset
 from dpcalc.training.loop import DivergedError, Trainer
 from dpcalc.training.plan import Plan
-from dpcalc.training.record import Log, open_log
+from dpcalc.training.record import Log, opened_log
 
 Observe = Callable[[Trainer], None]
 
@@ -40,37 +42,37 @@ def run(
 ) -> Trainer:
     """Train to the end and return the trainer; a diverged run raises, with its last state saved."""
     trainer = Trainer(plan, data, stream=stream)
-    log = _open(trainer, files)
-    saved = time.monotonic()
-    try:
-        while not trainer.finished:
-            trainer.advance(log)
-            trainer.compare()
-            observe(trainer)
-            if files.checkpoint and time.monotonic() - saved >= _BETWEEN_SAVES:
-                _save(trainer, files.checkpoint, log)
-                saved = time.monotonic()
+    diverged: DivergedError | None = None
+    with _open(trainer, files) as log:
+        saved = time.monotonic()
+        try:
+            while not trainer.finished:
+                trainer.advance(log)
+                trainer.compare()
+                observe(trainer)
+                if files.checkpoint and time.monotonic() - saved >= _BETWEEN_SAVES:
+                    _save(trainer, files.checkpoint, log)
+                    saved = time.monotonic()
+        except DivergedError as error:
+            diverged = error
         if files.checkpoint:
-            _save(trainer, files.checkpoint, log)
-    except DivergedError as error:
-        if files.checkpoint:
-            _save(trainer, files.checkpoint, log, diverged=[error.step, error.why])
-        raise
-    finally:
-        if log is not None:
-            log.close()
+            _save(trainer, files.checkpoint, log, diverged=[diverged.step, diverged.why] if diverged else ())
+    if diverged is not None:
+        raise diverged
     return trainer
 
 
-def _open(trainer: Trainer, files: Files) -> Log | None:
+def _open(trainer: Trainer, files: Files) -> AbstractContextManager[Log | None]:
     position: int | None = None
     if files.resume:
         if files.checkpoint is None:
             raise InputError("--resume needs --checkpoint FILE, the run to go on with.")
         facts = trainer.resume(files.checkpoint)
-        if facts["diverged"]:
-            raise DivergedError(*facts["diverged"])
-        position = facts["log_position"]
+        with reading(files.checkpoint, "not a readable checkpoint"):
+            position = None if facts["log_position"] is None else int(facts["log_position"])
+            diverged = (int(facts["diverged"][0]), str(facts["diverged"][1])) if facts["diverged"] else None
+        if diverged is not None:
+            raise DivergedError(*diverged)
         if (position is None) != (files.log is None):
             raise InputError("a run is resumed with a --log if, and only if, it was started with one.")
     elif files.checkpoint is not None and Path(files.checkpoint).exists():
@@ -79,8 +81,9 @@ def _open(trainer: Trainer, files: Files) -> Log | None:
             where=files.checkpoint,
         )
     if files.log is None:
-        return None
-    return open_log(files.log, trainer.batches, steps=trainer.total_steps, position=position)
+        return nullcontext()
+    in_place = files.checkpoint is not None
+    return opened_log(files.log, trainer.batches, steps=trainer.total_steps, position=position, in_place=in_place)
 
 
 def _save(trainer: Trainer, path: str, log: Log | None, *, diverged: Sequence[Any] = ()) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -47,6 +47,7 @@ class Wanted:
     runs: int = 1
     grid: str | None = None
     save: str | None = None
+    read_limit: int = files.LIMIT
 
 
 def train_and_report(
@@ -57,7 +58,13 @@ def train_and_report(
     files.check_paths(outputs, {"--data": wanted.data, "--test-data": wanted.test_data, "--grid": wanted.grid})
     if wanted.save is not None and Path(wanted.save).suffix != ".npz":
         raise InputError(f"expected a model file named .npz, got {wanted.save!r}.", where="--save")
-    data = datasets.load(wanted.data, test=wanted.test_data)
+    # Nobody else may take up the same run, from before it is paid for until it is saved.
+    with nullcontext() if traces.checkpoint is None else files.locked(traces.checkpoint):
+        return _train(settings, wanted, traces, progress=progress, charge=charge)
+
+
+def _train(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progress, charge: Charge | None) -> Result:
+    data = datasets.load(wanted.data, test=wanted.test_data, limit=wanted.read_limit)
     plan = Plan(
         settings=settings, records=len(data), delta=wanted.delta, runs=wanted.runs, tracked=traces.log is not None
     )

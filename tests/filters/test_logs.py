@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcalc.errors import InputError
-from dpcalc.filters.logs import csv_table, json_table, ordering
+from dpcalc.filters.logs import csv_table, ordering, table
 from dpcalc.filters.logs.decimals import parse_decimals
 from dpcalc.filters.request import Request, carry_out
 from dpcalc.filters.run import Run
@@ -120,7 +120,7 @@ def test_a_name_is_the_same_before_and_after_the_first_one_with_letters(
 ) -> None:
     """Integers in an early part of the log and strings in a later one must not become two people."""
     monkeypatch.setattr(csv_table, "_CHUNK", 16)
-    monkeypatch.setattr(json_table, "BATCH_ROWS", 2)
+    monkeypatch.setattr(table, "_FEWER_ROWS", 2)
     path = tmp_path / "log"
     rows = [(step, name, 1.0) for step in range(4) for name in ([7, 8] if step < 2 else [7, "x"])]
     if kind == "csv":
@@ -232,9 +232,10 @@ def test_the_run_does_not_depend_on_the_size_of_blocks(tmp_path: Path, monkeypat
 
 
 def test_a_few_numbers_may_be_written_otherwise() -> None:
-    (found,) = parse_decimals(b"0.5\n1e-05\n" + b"2\n" * 98 + b"nan\n", 1) or ([],)
-    assert found[:3].tolist() == [0.5, 1e-05, 2]
-    assert np.isnan(found[-1])
+    (found,) = parse_decimals(b"0.5\n1e-05\n" + b"2\n" * 98 + b"7E3\n", 1) or ([],)
+    assert found[[0, 1, 2, -1]].tolist() == [0.5, 1e-05, 2, 7000]
+    assert parse_decimals(b"2\n" * 98 + b"nan\n", 1) is None
+    assert parse_decimals(b"2\n" * 98 + b"1_0\n", 1) is None
 
 
 def test_names_are_compared_as_they_are_written(tmp_path: Path, arrow: bool) -> None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
 from dpcalc.errors import InputError
-from dpcalc.spec.text import MAX_BYTES, decode, parse, parse_yaml
+from dpcalc.files import read_text
+from dpcalc.spec.text import MAX_BYTES, parse, parse_yaml
 
 SECONDS = 5.0
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def text_of(data: bytes) -> str:
+    Path("spec.yaml").write_bytes(data)
+    return read_text("spec.yaml", limit=MAX_BYTES, what="a spec")
 
 
 def refusal(text: str | bytes) -> str:
@@ -17,7 +29,7 @@ def refusal(text: str | bytes) -> str:
     data = text.encode() if isinstance(text, str) else text
     start = time.process_time()
     with pytest.raises(InputError) as error:
-        parse(decode(data, "spec.yaml"), "spec.yaml")
+        parse(text_of(data), "spec.yaml")
     assert time.process_time() - start < SECONDS
     assert "\n" not in str(error.value)
     return str(error.value)
@@ -62,7 +74,7 @@ def test_more_values_than_any_spec_has_are_refused() -> None:
 
 
 def test_line_numbers_survive_windows_line_ends_and_a_byte_order_mark() -> None:
-    root = parse(decode(b"\xef\xbb\xbfa: 1\r\nb:\r\n  - 2\r\n", "spec.yaml"), "spec.yaml")
+    root = parse(text_of(b"\xef\xbb\xbfa: 1\r\nb:\r\n  - 2\r\n"), "spec.yaml")
     assert root.mapping("a mapping")["b"].items("a list")[0].where == "spec.yaml:3: b[0]"
 
 

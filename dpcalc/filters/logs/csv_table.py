@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,22 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc.errors import InputError
+from dpcalc.files.reader import LONGEST_LINE, text_lines
 from dpcalc.filters.logs.decimals import parse_decimals
 from dpcalc.filters.logs.source import Source
-from dpcalc.filters.logs.table import Batch, LongLog, Row, TextIds, integer_ids, is_number, stacked
+from dpcalc.filters.logs.table import Batch, LongLog, Row, TextIds, integer_ids, stacked
+from dpcalc.numbers import is_number, parse_number
 
 _CHUNK = 4 << 20
-# A number that is written as nobody would print it, such as the name 01, which is not 1.
-_ODD_INTEGER = re.compile(rb"(?:^|[\n,])(?:\+|-?0[0-9])")
+_ZERO, _DIGITS = 48, 18
 
 
 def header(source: Source) -> tuple[str, ...] | None:
     """The names in the first line; None if that is a bare number already."""
-    with source.open() as stream:
-        try:
-            first = stream.readline().decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise InputError("expected text, got binary data", where=f"{source.name}:1") from None
+    first = next(_lines(source))
     fields = tuple(field.strip() for field in next(csv.reader([first])))
     return None if len(fields) == 1 and is_number(fields[0]) else fields
 
@@ -48,20 +43,31 @@ def rows(log: LongLog) -> Iterator[Row]:
     """All entries, one by one, with the lines they end on."""
     place = {name: index for index, name in enumerate(log.header)}
     bare = header(log.source) is None
-    with log.source.open() as binary:
-        reader = csv.reader(io.TextIOWrapper(binary, encoding="utf-8-sig", errors="replace", newline=""))
-        if not bare:
-            next(reader)
-        for row, fields in enumerate(reader):
-            if len(fields) != len(log.header):
-                if not fields:
-                    continue
-                found = f"expected {len(log.header)} fields, got {len(fields)}: {','.join(fields)!r}"
-                raise InputError(found, where=log.where(reader.line_num))
-            step = row if log.columns.step is None else fields[place["step"]].strip()
-            name = None if log.columns.id is None else fields[place["id"]]
-            numbers = [fields[place[column]].strip() for column in log.columns.numbers]
-            yield log.checked(reader.line_num, step, name, numbers)
+    reader = csv.reader(_lines(log.source))
+    if not bare:
+        next(reader)
+    for row, fields in enumerate(_parsed(reader, log)):
+        if len(fields) != len(log.header):
+            if not fields:
+                continue
+            found = f"expected {len(log.header)} fields, got {len(fields)}: {','.join(fields)[:60]!r}"
+            raise InputError(found, where=log.where(reader.line_num))
+        step = row if log.columns.step is None else fields[place["step"]].strip()
+        name = None if log.columns.id is None else fields[place["id"]]
+        numbers = [fields[place[column]].strip() for column in log.columns.numbers]
+        yield log.checked(reader.line_num, step, name, numbers)
+
+
+def _lines(source: Source) -> Iterator[str]:
+    with source.open() as stream:
+        yield from text_lines(stream, source.name)
+
+
+def _parsed(reader: Any, log: LongLog) -> Iterator[list[str]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise InputError(f"not CSV: {error}", where=log.where(reader.line_num)) from None
 
 
 def _arrow(log: LongLog, text_ids: bool) -> Iterator[Batch]:
@@ -83,17 +89,30 @@ def _arrow(log: LongLog, text_ids: bool) -> Iterator[Batch]:
                 values = stacked([table.column(column).to_numpy() for column in log.columns.numbers])
                 ids: Any = table.column("id") if log.columns.id else np.zeros(table.num_rows, dtype=np.int64)
                 if log.columns.id and not text_ids:
-                    whole = compute.cast(ids, pa.int64())
-                    if not compute.all(compute.equal(compute.cast(whole, pa.string()), ids)).as_py():
-                        raise TextIds  # 01 is not 1
-                    ids = whole.to_numpy()
+                    ids = _as_integers(ids)
                 elif log.columns.id and compute.any(compute.equal(ids, "")).as_py():
-                    log.locate()
+                    log.find_fault()
                 yield Batch(table.column("step").to_numpy(), ids, values)
     except pa.ArrowInvalid:
         if log.columns.id is not None and not text_ids:
             raise TextIds from None
-        log.locate()
+        log.find_fault()
+
+
+def _as_integers(ids: Any) -> NDArray[np.int64]:
+    """A column of text as integers, if it is digits without a leading zero; raises TextIds otherwise: 01 is not 1."""
+    import pyarrow as pa
+
+    _, places, data = ids.buffers()
+    ends = np.frombuffer(places, dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1]
+    letters = np.frombuffer(data or b"", dtype=np.uint8)[ends[0] : ends[-1]]
+    lengths, digits = np.diff(ends), letters - np.uint8(_ZERO)
+    if lengths.min(initial=1) < 1 or lengths.max(initial=1) > _DIGITS or digits.max(initial=0) > 9:
+        raise TextIds
+    if np.any((digits[ends[:-1] - ends[0]] == 0) & (lengths > 1)):
+        raise TextIds
+    found: NDArray[np.int64] = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _plain(log: LongLog, text_ids: bool) -> Iterator[Batch]:
@@ -103,64 +122,53 @@ def _plain(log: LongLog, text_ids: bool) -> Iterator[Batch]:
         if header(log.source) is not None:
             stream.readline()
         while text := stream.read(_CHUNK):
-            text += stream.readline()
-            columns: list[Any] | None = None if text_ids else _numbers(text, width)
+            rest = stream.readline(LONGEST_LINE + 1)
+            if len(rest) > LONGEST_LINE:
+                log.find_fault()
+            text += rest
+            columns: list[Any] | None = None
+            if not text_ids:
+                columns = parse_decimals(text.replace(b"\r\n", b"\n"), width, whole=place.get("id"))
             if columns is None:
                 try:
-                    lines = list(csv.reader(io.StringIO(text.decode(), newline="")))
-                    columns = list(zip(*lines, strict=True))
+                    records = list(csv.reader(io.StringIO(text.decode(), newline="")))
+                    columns = list(zip(*records, strict=True))
                     if len(columns) != width:
                         raise ValueError
-                except ValueError:
-                    log.locate()
-                    return
+                except (ValueError, csv.Error):
+                    log.find_fault()
             yield _batch(log, place, columns, done, text_ids)
             done += len(columns[0])
 
 
-def _numbers(text: bytes, width: int) -> list[Any] | None:
-    """The lines as columns of numbers, or None if anything else is in them."""
-    text = text.replace(b"\r\n", b"\n")
-    if _ODD_INTEGER.search(text):
-        return None
-    plain = parse_decimals(text, width)
-    if plain is not None:
-        return list(plain)
-    lines = text.count(b"\n") + (not text.endswith(b"\n"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        try:
-            found = np.fromstring(text.rstrip(b"\n").replace(b"\n", b",").decode(), sep=",")
-        except (DeprecationWarning, ValueError):
-            return None
-    return list(found.reshape(-1, width).T) if found.size == lines * width else None
-
-
-def _parsed(column: Any) -> NDArray[np.float64]:
-    """Numbers, or texts of numbers; ValueError for any other text."""
-    if not isinstance(column, np.ndarray) and not all(is_number(text.strip()) for text in column):
-        raise ValueError
-    return np.asarray(column, dtype=np.float64)
-
-
 def _batch(log: LongLog, place: dict[str, int], columns: list[Any], done: int, text_ids: bool) -> Batch:
     try:
-        values = stacked([_parsed(columns[place[name]]) for name in log.columns.numbers])
+        values = stacked([_floats(columns[place[name]]) for name in log.columns.numbers])
         count = values.shape[-1]
         if log.columns.step is None:
             steps = np.arange(done, done + count)
         else:
-            given = _parsed(columns[place["step"]])
+            given = _floats(columns[place["step"]])
             if not np.all((np.abs(given) < 2**53) & (given == np.rint(given))):
                 raise ValueError
             steps = given.astype(np.int64)
     except (ValueError, OverflowError):
-        log.locate()
+        log.find_fault()
     if log.columns.id is None:
         return Batch(steps, np.zeros(count, dtype=np.int64), values)
     ids = columns[place["id"]]
     if text_ids:
         if "" in ids:
-            log.locate()
+            log.find_fault()
         return Batch(steps, list(ids), values)
-    return Batch(steps, integer_ids(ids), values)
+    return Batch(steps, ids.astype(np.int64) if isinstance(ids, np.ndarray) else integer_ids(ids), values)
+
+
+def _floats(column: Any) -> NDArray[np.float64]:
+    """A column of numbers, or of texts of numbers as dpcalc takes them."""
+    if isinstance(column, np.ndarray):
+        return column
+    together = "".join(column)
+    if together.isascii() and not {"_", "/"} & set(together):
+        return np.asarray(column, dtype=np.float64)
+    return np.array([parse_number(text.strip()) for text in column])

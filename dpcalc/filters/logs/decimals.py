@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats
+from dpcalc.numbers import parse_number
 
 _COMMA, _NEWLINE, _DOT, _ZERO = 44, 10, 46, 48
 # Up to fifteen digits a number is an exact integer divided by an exact power of ten, so it is rounded correctly.
@@ -13,8 +14,11 @@ _LONGEST = 16
 _FEW = 0.02
 
 
-def parse_decimals(text: bytes, width: int) -> list[Floats] | None:
-    """The columns of lines of `width` numbers, most of them such as 12 or 0.125; None for any other text."""
+def parse_decimals(text: bytes, width: int, *, whole: int | None = None) -> list[Floats] | None:
+    """The columns of lines of `width` numbers, most of them such as 12 or 0.125; None for any other text.
+
+    In the column `whole` only 0, 1, 2, … as integers are written will do.
+    """
     if not text.endswith(b"\n"):
         text += b"\n"
     letters = np.frombuffer(text, dtype=np.uint8)
@@ -26,11 +30,26 @@ def parse_decimals(text: bytes, width: int) -> list[Floats] | None:
     starts = np.concatenate([[0], ends[:-1] + 1])
     columns = []
     for column in range(width):
-        found = _column(letters, starts[column::width], ends[column::width])
+        first, last = starts[column::width], ends[column::width]
+        if column == whole and not _are_integers(letters, first, last):
+            return None
+        found = _column(letters, first, last)
         if found is None:
             return None
         columns.append(found)
     return columns
+
+
+def _are_integers(letters: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:
+    """Whether all are digits without a leading zero, few enough to be exact."""
+    lengths = ends - starts
+    if np.any((lengths < 1) | (lengths >= _LONGEST) | ((letters[starts] == _ZERO) & (lengths > 1))):
+        return False
+    for place in range(int(lengths.max(initial=0))):
+        letter = letters[np.minimum(starts + place, ends)]
+        if np.any((place < lengths) & ((letter < _ZERO) | (letter > _ZERO + 9))):
+            return False
+    return True
 
 
 def _column(letters: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Floats | None:
@@ -66,7 +85,7 @@ def _with_odd_ones(
         return None
     try:
         for place in odd.tolist():
-            values[place] = float(letters[starts[place] : ends[place]].tobytes())
+            values[place] = parse_number(letters[starts[place] : ends[place]].tobytes().decode())
     except ValueError:
         return None
     return values

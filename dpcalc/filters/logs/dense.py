@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import lzma
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc.errors import InputError
+from dpcalc.files import reading
+from dpcalc.files.archive import read_header
 from dpcalc.filters.logs.source import Source
 
 Block = tuple[int, NDArray[np.floating]]
 
 _ENTRIES = 4_000_000
 _MAPPED_ROWS = 32  # what is mapped takes no memory: wide arrays in blocks of so many rows
-_DAMAGED = (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)
@@ -56,31 +55,31 @@ def _plainly_fine(block: NDArray[np.floating]) -> bool:
 
 def open_dense(source: Source) -> DenseLog:
     """The array of a .npy file (memory-mapped) or a .npz file (streamed); a list counts as one individual."""
-    try:
+    with reading(source.name, "not a complete array of numbers"):
         if source.format == "npz":
             return _npz(source)
         if source.compressed:
-            return _streamed(source, source.open)
-        array = np.load(source.path, mmap_mode="r", allow_pickle=False)
-    except _DAMAGED as error:
-        raise InputError(f"not a complete array of numbers ({error})", where=source.name) from None
-    shape = _checked_shape(array.shape, array.dtype, source.name)
-    matrix = array.reshape(shape)
+            return _streamed(source, source.open, None)
+        with source.open() as stream:
+            stored, _, dtype = read_header(stream)
+        shape = _checked_shape(stored, dtype, source)
+        matrix = np.load(source.path, mmap_mode="r", allow_pickle=False).reshape(shape)
 
     def read() -> Iterator[NDArray[Any]]:
         rows = max(_rows(shape), min(_MAPPED_ROWS, 16 * _ENTRIES // shape[1]))
         for start in range(0, shape[0], rows):
             yield matrix[start : start + rows]
 
-    return DenseLog(source, shape, array.dtype, read)
+    return DenseLog(source, shape, dtype, read)
 
 
 def _npz(source: Source) -> DenseLog:
     with source.open() as stream, zipfile.ZipFile(stream) as archive:
-        names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+        sizes = {entry.filename: entry.file_size for entry in archive.infolist() if entry.filename.endswith(".npy")}
+    names = [name.removesuffix(".npy") for name in sizes]
     wanted = "norms" if "norms" in names or not names else names[0]
     if len(names) != 1 and "norms" not in names:
-        found = ", ".join(names) or "none"
+        found = ", ".join(names)[:80] or "none"
         raise InputError(f"expected one array, or one that is called norms, got {found}", where=source.name)
 
     @contextmanager
@@ -88,48 +87,46 @@ def _npz(source: Source) -> DenseLog:
         with source.open() as stream, zipfile.ZipFile(stream) as archive, archive.open(f"{wanted}.npy") as array:
             yield array
 
-    return _streamed(source, member)
+    return _streamed(source, member, sizes[f"{wanted}.npy"])
 
 
-def _streamed(source: Source, opener: Callable[[], Any]) -> DenseLog:
+def _streamed(source: Source, opener: Callable[[], Any], size: int | None) -> DenseLog:
+    """`size` is what the archive says that the array has, its header included."""
     with opener() as stream:
-        stored, fortran, dtype = _header(stream)
+        stored, fortran, dtype = read_header(stream)
+        held = None if size is None else size - stream.tell()
     if fortran and len(stored) == 2 and min(stored) > 1:
         raise InputError(
             "a compressed array must be stored by rows (C order); save it with order='C'", where=source.name
         )
-    shape = _checked_shape(stored, dtype, source.name)
+    shape = _checked_shape(stored, dtype, source)
+    announced = shape[0] * shape[1] * dtype.itemsize
+    if held is not None and held != announced:
+        raise InputError(f"cut short: {announced} bytes of data announced, {held} there", where=source.name)
 
     def read() -> Iterator[NDArray[Any]]:
         with opener() as stream:
-            _header(stream)
+            read_header(stream)
             for start in range(0, shape[0], _rows(shape)):
                 rows = min(_rows(shape), shape[0] - start)
-                size = rows * shape[1] * dtype.itemsize
-                try:
-                    data = stream.read(size)
-                except _DAMAGED as error:
-                    raise InputError(f"cut short at step {start} ({error})", where=source.name) from None
-                if len(data) < size:
+                wanted = rows * shape[1] * dtype.itemsize
+                with reading(source.name, f"cut short at step {start}"):
+                    data = stream.read(wanted)
+                if len(data) < wanted:
                     raise InputError(f"cut short: {shape[0]} steps announced, step {start} missing", where=source.name)
                 yield np.frombuffer(data, dtype=dtype).reshape(rows, shape[1])
 
     return DenseLog(source, shape, dtype, read)
 
 
-def _header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = np.lib.format.read_magic(stream)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    return read(stream)
-
-
-def _checked_shape(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> tuple[int, int]:
+def _checked_shape(shape: tuple[int, ...], dtype: np.dtype[Any], source: Source) -> tuple[int, int]:
     if dtype.kind not in "fiu":
-        raise InputError(f"expected an array of numbers, got {dtype}", where=name)
+        raise InputError(f"expected an array of numbers, got {dtype}", where=source.name)
     if len(shape) == 1:
         shape = (shape[0], 1)
     if len(shape) != 2 or 0 in shape:
-        raise InputError(f"expected an array (steps × individuals), got shape {shape}", where=name)
+        raise InputError(f"expected an array (steps × individuals), got shape {str(shape)[:60]}", where=source.name)
+    source.check_memory(people=shape[1], steps=shape[0])
     return shape
 
 

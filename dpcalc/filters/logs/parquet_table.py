@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpcalc.errors import InputError
+from dpcalc.files.reader import check_size, reading, size_of
 from dpcalc.filters.logs.source import Source
 from dpcalc.filters.logs.table import BATCH_ROWS, Batch, Columns, LongLog, Row, TextIds, stacked
 
@@ -15,10 +16,8 @@ from dpcalc.filters.logs.table import BATCH_ROWS, Batch, Columns, LongLog, Row, 
 def header(source: Source) -> tuple[str, ...]:
     """The names in the schema of the first file."""
     parquet = _parquet()
-    try:
-        return tuple(parquet.ParquetFile(source.files()[0]).schema_arrow.names)
-    except Exception as error:  # pyarrow raises its own kinds for a damaged file
-        raise InputError(f"not a complete Parquet file ({_first_line(error)})", where=source.name) from None
+    with reading(source.name, "not a complete Parquet file"), parquet.ParquetFile(source.files()[0]) as file:
+        return tuple(file.schema_arrow.names)
 
 
 def batches(log: LongLog, text_ids: bool) -> Iterator[Batch]:
@@ -27,8 +26,7 @@ def batches(log: LongLog, text_ids: bool) -> Iterator[Batch]:
     for table in _tables(log):
         batch = arrow_batch(table, log.columns, done)
         if batch is None:
-            log.locate()
-            continue
+            log.find_fault()
         if log.columns.id is not None and not text_ids and not isinstance(batch.ids, np.ndarray):
             raise TextIds
         if log.columns.id is not None and text_ids and isinstance(batch.ids, np.ndarray):
@@ -53,6 +51,8 @@ def arrow_batch(table: Any, columns: Columns, done: int = 0) -> Batch | None:
 
     if any(table.column(name).null_count for name in columns.names):
         return None
+    if any(pa.types.is_boolean(table.column(name).type) for name in (*columns.numbers, columns.step) if name):
+        return None
     try:
         numbers = [table.column(name).cast(pa.float64()) for name in columns.numbers]
         values = stacked([column.to_numpy(zero_copy_only=False) for column in numbers])
@@ -60,35 +60,46 @@ def arrow_batch(table: Any, columns: Columns, done: int = 0) -> Batch | None:
             steps = np.arange(done, done + table.num_rows)
         else:
             steps = table.column("step").cast(pa.int64()).to_numpy(zero_copy_only=False)
-    except pa.ArrowInvalid:
+        ids = np.zeros(table.num_rows, dtype=np.int64) if columns.id is None else _ids(table.column("id"))
+    except pa.ArrowException:
         return None
-    ids: Any = np.zeros(table.num_rows, dtype=np.int64)
-    if columns.id is not None:
-        ids = table.column("id")
-        if pa.types.is_dictionary(ids.type):
-            ids = ids.dictionary_decode()
-        if pa.types.is_integer(ids.type):
-            ids = ids.to_numpy(zero_copy_only=False).astype(np.int64)
-        else:
-            ids = ids.cast(pa.string())
-    return Batch(steps, ids, values)
+    return None if ids is None else Batch(steps, ids, values)
+
+
+def _ids(column: Any) -> Any:
+    """Integers, or text as it is written; None for anything else. What is too large for 64 bits is text too."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_uint64(column.type) and pa.compute.max(column).as_py() >= 2**63:
+        return column.cast(pa.string())
+    if pa.types.is_integer(column.type):
+        return column.to_numpy(zero_copy_only=False).astype(np.int64)
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    if not any(is_text(column.type) for is_text in texts):
+        return None
+    return column.cast(pa.string())
 
 
 def _tables(log: LongLog) -> Iterator[Any]:
-    import pyarrow as pa
-
     parquet = _parquet()
     for path in log.source.files():
-        try:
-            with parquet.ParquetFile(path) as file:
-                further = sorted(set(file.schema_arrow.names) - set(log.header))
-                if further:
-                    raise InputError(
-                        f"expected the columns {', '.join(log.header)}, got also {further[0]}", where=str(path)
-                    )
-                yield from file.iter_batches(batch_size=BATCH_ROWS, columns=log.columns.names)
-        except (pa.ArrowException, OSError, KeyError) as error:
-            raise InputError(f"not a complete log ({_first_line(error)})", where=str(path)) from None
+        where = str(path) if log.source.path.is_dir() else log.source.name
+        with reading(where, "not a complete log"), parquet.ParquetFile(path) as file:
+            further = sorted(set(file.schema_arrow.names) - set(log.header))
+            if further:
+                words = f"expected the columns {', '.join(log.header)}, got also {further[0][:40]}"
+                raise InputError(words, where=where)
+            _check_sizes(file.metadata, log.source, where)
+            yield from file.iter_batches(batch_size=BATCH_ROWS, columns=log.columns.names)
+
+
+def _check_sizes(metadata: Any, source: Source, where: str) -> None:
+    """Raise if a row group would be unpacked to more than it may."""
+    most = max(source.limit, size_of(source.path))
+    for number in range(metadata.num_row_groups):
+        check_size(metadata.row_group(number).total_byte_size, most, what=f"row group {number}", where=where)
 
 
 def _parquet() -> Any:
@@ -97,7 +108,3 @@ def _parquet() -> Any:
     except ImportError:
         raise InputError('reading Parquet needs pyarrow: pip install "dpcalc-budget[parquet]"') from None
     return parquet
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

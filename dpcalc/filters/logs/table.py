@@ -5,25 +5,24 @@ The fast readers only notice that something is wrong; `locate` then reads the fi
 
 from __future__ import annotations
 
-import lzma
 import re
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcalc import numbers
 from dpcalc.errors import InputError
+from dpcalc.files import reading
 from dpcalc.filters.logs.source import Source
-from dpcalc.numbers import NON_NEGATIVE, POSITIVE, RENYI_ORDER, Range
+from dpcalc.numbers import NON_NEGATIVE, POSITIVE, RENYI_ORDER, Range, parse_number
 
 BATCH_ROWS = 1 << 20
-# Written out, and of a length that fits into 64 bits.
+# Rows that are Python objects take more room.
+_FEWER_ROWS = 1 << 17
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
-_DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
 class Batch(NamedTuple):
@@ -83,6 +82,10 @@ class TextIds(Exception):  # noqa: N818 - a signal to start again, not an error
     """Ids that began as integers turned out to be strings."""
 
 
+class ByRows(Exception):  # noqa: N818 - a signal to start again, not an error
+    """The fast reader stumbled over something that the slow one takes: a fraction, say."""
+
+
 class TableFormat(NamedTuple):
     """How one format is read: its column names (None for bare numbers), fast in batches, slowly row by row."""
 
@@ -100,22 +103,28 @@ class LongLog:
     columns: Columns
     header: tuple[str, ...]
 
-    def batches(self, *, text_ids: bool = False) -> Iterator[Batch]:
-        """All entries, in file order, checked to be finite and not negative."""
-        try:
-            for batch in self.format.batches(self, text_ids):
+    def batches(self, *, text_ids: bool = False, by_rows: bool = False) -> Iterator[Batch]:
+        """All entries, in file order, checked to be finite and not negative; `by_rows` is slow and takes them all."""
+        read = batches_of_rows if by_rows else self.format.batches
+        with reading(self.source.name, "damaged or cut short"):
+            for batch in read(self, text_ids):
                 rows = np.atleast_2d(batch.values)
                 if not all(in_range(name, row) for name, row in zip(self.columns.numbers, rows, strict=True)):
-                    self.locate()
+                    self.find_fault()
                 yield batch
-        except _DAMAGED as error:
-            raise InputError(f"damaged or cut short ({error})", where=self.source.name) from None
 
     def rows(self) -> Iterator[Row]:
         """The entries one by one with their lines; the first bad one raises an error that says where and what."""
-        return self.format.rows(self)
+        with reading(self.source.name, "damaged or cut short"):
+            yield from self.format.rows(self)
 
-    def locate(self, matches: Callable[[Row], bool] = lambda _: False) -> int:
+    def find_fault(self) -> NoReturn:
+        """Raise the error of the first bad row; ByRows if there is none after all."""
+        for _ in self.rows():
+            pass
+        raise ByRows
+
+    def locate(self, matches: Callable[[Row], bool]) -> int:
         """The line of the first row that matches; a bad row before it raises its own error."""
         for row in self.rows():
             if matches(row):
@@ -131,19 +140,29 @@ class LongLog:
         numbers = tuple(self._number(line, *field) for field in zip(self.columns.numbers, fields, strict=True))
         whole = _whole(step)
         if whole is None:
-            raise InputError(f"expected a whole number in column step, got {step!r}", where=self.where(line))
-        if self.columns.id is not None and (name is None or name == ""):
+            raise InputError(f"expected a whole number in column step, got {_short(step)}", where=self.where(line))
+        return Row(line, whole, None if self.columns.id is None else self._name(line, name), numbers)
+
+    def _name(self, line: int, name: object) -> int | str:
+        """The id as it is written; an integer stands for its decimal form."""
+        if name is None or name == "":
             raise InputError("expected an id, got none", where=self.where(line))
-        if isinstance(name, (list, dict, bool)):
-            raise InputError(f"expected an id that is a number or a string, got {name!r}", where=self.where(line))
-        return Row(line, whole, name, numbers)
+        try:
+            if isinstance(name, bytes):
+                return name.decode()
+            if type(name) is int or (isinstance(name, str) and (name.isascii() or name.encode())):
+                return name
+        except UnicodeError:
+            raise InputError(f"expected an id in Unicode, got {_short(name)!a}", where=self.where(line)) from None
+        raise InputError(f"expected an id that is a whole number or text, got {_short(name)}", where=self.where(line))
 
     def _number(self, line: int, column: str, field: object) -> float:
-        if not is_number(field):
-            raise InputError(f"expected a number in column {column}, got {field!r}", where=self.where(line))
-        number, allowed = float(field), _ALLOWED.get(column, NON_NEGATIVE)  # type: ignore[arg-type]
+        number, allowed = as_number(field), _ALLOWED.get(column, NON_NEGATIVE)
+        if number is None:
+            raise InputError(f"expected a number in column {column}, got {_short(field)}", where=self.where(line))
         if number not in allowed:
-            raise InputError(f"expected {column} in {allowed}, got {field}", where=self.where(line))
+            shown = field if isinstance(field, str) else number
+            raise InputError(f"expected {column} in {allowed}, got {str(shown)[:40]}", where=self.where(line))
         return number
 
 
@@ -152,24 +171,39 @@ def stacked(columns: list[NDArray[np.float64]]) -> NDArray[np.float64]:
     return columns[0] if len(columns) == 1 else np.stack(columns)
 
 
-def integer_ids(ids: Any) -> NDArray[np.int64]:
-    """Names that are integers, written as such; raises TextIds for any other, so that all are read as strings."""
+def batches_of_rows(log: LongLog, text_ids: bool) -> Iterator[Batch]:
+    """All entries, in file order, from rows that are read one by one."""
+    entries = log.rows()
+    while some := list(islice(entries, _FEWER_ROWS)):
+        _, steps, ids, numbers = zip(*some, strict=True)
+        names: Any = np.zeros(len(steps), dtype=np.int64)
+        if log.columns.id is not None:
+            names = list(map(str, ids)) if text_ids else integer_ids(ids)
+        columns = [np.array(column) for column in zip(*numbers, strict=True)]
+        yield Batch(np.array(steps, dtype=np.int64), names, stacked(columns))
+
+
+def integer_ids(ids: Sequence[int | str]) -> NDArray[np.int64]:
+    """Names that are integers as integers are written; raises TextIds for any other, so that all are read as text."""
     try:
-        if not isinstance(ids, np.ndarray) and any(isinstance(name, str) and str(int(name)) != name for name in ids):
-            raise TextIds  # 01 is not 1
-        given = np.asarray(ids) if isinstance(ids, np.ndarray) else np.array(list(map(int, ids)), dtype=np.int64)
-    except (TypeError, ValueError, OverflowError):
+        given = np.array(list(map(int, ids)), dtype=np.int64)
+    except (ValueError, OverflowError):
         raise TextIds from None
-    if given.dtype.kind == "f" and not np.all((np.abs(given) < 2**53) & (given == np.rint(given))):
+    if list(map(str, given.tolist())) != list(map(str, ids)):
         raise TextIds
-    return given.astype(np.int64)
+    return given
 
 
-def is_number(field: object) -> bool:
-    """Whether a raw field is a number, or the text of one: the same texts as in options, without fractions."""
-    if isinstance(field, str):
-        return numbers.is_number(field) and "/" not in field
-    return isinstance(field, (int, float)) and not isinstance(field, bool)
+def as_number(field: object) -> float | None:
+    """The value of a number, or of the text of one; None for anything else."""
+    try:
+        if isinstance(field, str):
+            return parse_number(field.strip())
+        return None if isinstance(field, bool) else float(field)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    except OverflowError:
+        return float("inf")
 
 
 def _whole(text: object) -> int | None:
@@ -182,3 +216,8 @@ def _whole(text: object) -> int | None:
         return None
     exact = not (isinstance(text, float) and text != whole)
     return whole if exact and abs(whole) < 2**63 else None
+
+
+def _short(found: object) -> str:
+    text = repr(found)
+    return text if len(text) <= 60 else f"{text[:57]}..."

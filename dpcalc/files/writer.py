@@ -1,4 +1,4 @@
-"""One writer and one bounded reader for every file that dpcalc touches.
+"""The one writer of every file that dpcalc leaves behind.
 
 A regular file is replaced as a whole or not at all: a temporary neighbour is written, flushed to the disk and moved
 into place; the mode of an existing file is kept and symbolic links are followed. FIFOs and devices are written to as
@@ -14,7 +14,6 @@ import secrets
 import shutil
 import socket
 import stat
-import sys
 import tempfile
 import time
 import zlib
@@ -23,26 +22,25 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dpcalc.errors import BusyError, InputError, WriteError
+from dpcalc.files.reader import STANDARD_STREAM, reason
 
-STANDARD_STREAM = "-"
 PRIVATE, SHARED = 0o600, 0o666
-_PIECE = 1 << 20
 
 
 # -- before any work -------------------------------------------------------------------------------------------------
 
 
-def check_paths(outputs: Mapping[str, str | None], inputs: Mapping[str, str | None]) -> None:
+def check_paths(outputs: Mapping[str, str | Path | None], inputs: Mapping[str, str | Path | None]) -> None:
     """Raise unless every output can be written and is neither an input nor another output; nothing is touched.
 
     Both map the name of a field to its path; None and `-` (a standard stream) are passed over.
     """
     taken: dict[tuple[object, ...], str] = {}
     for field, path in inputs.items():
-        if path not in (None, STANDARD_STREAM):
+        if path is not None and str(path) != STANDARD_STREAM:
             taken.setdefault(_identity(str(path)), field)
     for field, path in outputs.items():
-        if path in (None, STANDARD_STREAM):
+        if path is None or str(path) == STANDARD_STREAM:
             continue
         other = taken.setdefault(_identity(str(path)), field)
         if other != field and not _is_stream(Path(str(path))):
@@ -81,7 +79,7 @@ def _target(path: str) -> Path:
     try:
         return Path(os.path.realpath(path))
     except (OSError, ValueError) as error:
-        raise InputError(f"not a file name: {_reason(error)}", where=ascii(path)[1:-1]) from None
+        raise InputError(f"not a file name: {reason(error)}", where=ascii(path)[1:-1]) from None
 
 
 def _is_stream(target: Path) -> bool:
@@ -107,7 +105,7 @@ def writing(path: str, *, mode: int = SHARED) -> Iterator[BinaryIO]:
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        raise WriteError(f"cannot be written: {_reason(error)}", where=path) from None
+        raise WriteError(f"cannot be written: {reason(error)}", where=path) from None
 
 
 def write_text(path: str, text: str, *, mode: int = SHARED) -> None:
@@ -187,19 +185,27 @@ def _is_running(process: int) -> bool:
     return True
 
 
-def allocate(path: str, size: int, *, mode: int = PRIVATE) -> None:
-    """A new file of `size` bytes that the disk really has, so that writing into a map of it cannot fail."""
+@contextlib.contextmanager
+def growing(path: str, *, new: bool) -> Iterator[BinaryIO]:
+    """A private file that is written in place, for what is taken up again after a kill: a new one, or one to go on."""
     target = _target(path)
+    if _is_stream(target):
+        raise InputError("what is taken up again must be a regular file", where=path)
+    if not new and not target.exists():
+        raise InputError("there is no such file to go on with", where=path)
     try:
-        handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
-        try:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(handle, 0, max(size, 1))
-            os.ftruncate(handle, size)
-        finally:
-            os.close(handle)
+        handle = os.open(target, os.O_RDWR | (os.O_CREAT | os.O_TRUNC if new else 0), PRIVATE)
+        with os.fdopen(handle, "r+b") as stream:
+            yield stream
     except OSError as error:
-        raise WriteError(f"cannot be written: {_reason(error)}", where=path) from None
+        raise WriteError(f"cannot be written: {reason(error)}", where=path) from None
+
+
+def reserve(handle: int, size: int) -> None:
+    """Give a file `size` bytes that the disk really has, so that writing into a map of it cannot fail."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(handle, 0, max(size, 1))
+    os.ftruncate(handle, size)
 
 
 # -- one process at a time -------------------------------------------------------------------------------------------
@@ -218,7 +224,7 @@ def locked(path: str, *, patience: float = 10.0) -> Iterator[None]:
         try:
             handle = os.open(neighbour, os.O_RDWR | os.O_CREAT, PRIVATE)
         except OSError as error:
-            raise WriteError(f"cannot be locked: {_reason(error)}", where=path) from None
+            raise WriteError(f"cannot be locked: {reason(error)}", where=path) from None
         if _try_lock(handle) and _is_still(neighbour, handle):
             break
         os.close(handle)
@@ -251,49 +257,3 @@ def _is_still(neighbour: Path, handle: int) -> bool:
         return os.path.samestat(neighbour.stat(), os.fstat(handle))
     except OSError:
         return False
-
-
-# -- reading ---------------------------------------------------------------------------------------------------------
-
-
-def read_bytes(path: str, *, limit: int, what: str) -> bytes:
-    """The content of a file, or of standard input for `-`, if it is at most `limit` bytes; no more is ever read."""
-    name = "standard input" if path == STANDARD_STREAM else path
-    try:
-        if path == STANDARD_STREAM:
-            if sys.stdin is None:
-                raise InputError("is closed", where=name)
-            data = _read_up_to(sys.stdin.buffer, limit + 1)
-        else:
-            with Path(path).open("rb") as stream:
-                data = _read_up_to(stream, limit + 1)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"cannot be read: {_reason(error)}", where=ascii(name)[1:-1] if "\0" in name else name
-        ) from None
-    if len(data) > limit:
-        raise InputError(f"larger than the {_size(limit)} that {what} may have", where=name)
-    return data
-
-
-def _read_up_to(stream: BinaryIO, most: int) -> bytes:
-    pieces: list[bytes] = []
-    while most > 0:
-        piece = stream.read(min(most, _PIECE))
-        if not piece:
-            break
-        pieces.append(piece)
-        most -= len(piece)
-    return b"".join(pieces)
-
-
-def _size(count: int) -> str:
-    for unit, value in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= value:
-            return f"{count / value:g} {unit}"
-    return f"{count} bytes"
-
-
-def _reason(error: BaseException) -> str:
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(text)[:1].lower() + str(text)[1:200]

@@ -1,0 +1,115 @@
+"""Writers that are killed at every call to the system: the old file or the new one, and nothing else for long."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# A process that forks one child for each call: the child kills itself there, the parent looks at what it left.
+SCRIPT = """
+import io, os, signal, sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+import numpy as np
+from dpcalc.cli.main import main
+from dpcalc.files.archive import load_sealed
+
+what, folder = sys.argv[1], Path(sys.argv[2])
+np.save(folder / "log.npy", np.ones((2, 3)))
+(folder / "data.csv").write_text("a,label\\n" + "".join(f"{n},{n % 2}\\n" for n in range(8)))
+outputs = {
+    "filter": {"state": "--state", "table.csv": "--per-individual", "result.json": "-o"},
+    "train": {"run.npz": "--checkpoint", "model.npz": "--save", "result.json": "-o"},
+    "log": {"norms.npy": "--log"},
+}[what]
+first = {
+    "filter": ["filter", str(folder / "log.npy"), "--filter", "gdp", "--sigma", "2", "--mu", "3"],
+    "train": ["train", "--data", str(folder / "data.csv"), "--model", "logistic", "--algorithm", "gd", "--steps", "2",
+              "--noise-multiplier", "3", "--seed", "4"],
+}["filter" if what == "filter" else "train"]
+command = [*first, *(word for name, flag in outputs.items() for word in (flag, str(folder / name)))]
+
+def run(kill_at=None):
+    calls = 0
+    def count():
+        nonlocal calls
+        if calls == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        calls += 1
+    def audit(event, arguments):
+        here = event in ("open", "os.rename", "os.remove", "os.truncate") and str(folder) in str(arguments)
+        if here or event == "fcntl.flock":
+            count()
+    sys.addaudithook(audit)
+    fsync = os.fsync
+    os.fsync = lambda handle: (count(), fsync(handle))
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            main(command)
+    except SystemExit as ending:
+        os._exit(ending.code or 0)
+    os._exit(9)
+
+def child(kill_at=None):
+    process = os.fork()
+    if not process:
+        run(kill_at)
+    return os.waitpid(process, 0)[1]
+
+def contents():
+    return {name: (folder / name).read_bytes() if (folder / name).exists() else None for name in outputs}
+
+def clear():
+    for path in folder.iterdir():
+        if path.name in outputs or path.name.startswith("."):
+            path.unlink()
+
+try:  # once here, so that every child has its modules
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        main(command)
+except SystemExit as ending:
+    assert not ending.code
+wanted = contents()
+assert all(wanted.values())
+killed = 0
+while True:
+    clear()
+    status = child(killed)
+    if not os.WIFSIGNALED(status):
+        break
+    killed += 1
+    for name, found in contents().items():
+        assert found is None or len(found) == len(wanted[name]), (killed, name)
+    if (folder / "state").exists():
+        load_sealed(str(folder / "state"), what="a state")
+    if (folder / "run.npz").exists():
+        load_sealed(str(folder / "run.npz"), what="a checkpoint")
+        command.append("--resume")
+    assert child() == 0, killed
+    if "--resume" in command:
+        command.remove("--resume")
+    assert list(map(len, contents().values())) == list(map(len, wanted.values()))
+    left = [path.name for path in folder.iterdir() if path.name.startswith(".")]
+    assert not left, (killed, left)
+print(killed)
+"""
+
+
+@pytest.mark.skipif(not hasattr(sys, "addaudithook") or sys.platform == "win32", reason="needs fork")
+@pytest.mark.parametrize(("what", "least"), [("filter", 9), ("train", 9), ("log", 3)])
+def test_killed_at_every_call_a_writer_leaves_the_old_or_the_new(tmp_path: Path, what: str, least: int) -> None:
+    command = [sys.executable, "-c", SCRIPT, what, str(tmp_path)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) >= least
