@@ -16,18 +16,17 @@ from dpcalc.rounding import UNIT
 
 Parts = Sequence[tuple[Mechanism, int]]
 
+_LARGEST_MU = 1e154  # beyond, ε ≈ μ²/2 is not told from infinity
+
 
 def composed_mu(parts: Parts) -> float | None:
     """√Σ count·μ², rounded up (Dong, Roth, Su 2022, Corollary 2); None unless every part has a finite μ."""
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0].gdp()
-    squares = []
-    for mechanism, count in parts:
-        mu = mechanism.gdp()
-        if mu is None:
-            return None
-        squares.append(count * mu * mu)
-    return math.sqrt(math.fsum(squares)) * (1 + 4 * UNIT)
+    known = [(mechanism.gdp(), count) for mechanism, count in parts]
+    largest = max((mu for mu, _ in known if mu is not None), default=0.0)
+    squares = [count * (mu / largest) ** 2 for mu, count in known if mu is not None and mu > 0]
+    return None if any(mu is None for mu, _ in known) else largest * math.sqrt(math.fsum(squares)) * (1 + 8 * UNIT)
 
 
 def is_exactly_gaussian(parts: Parts) -> bool:
@@ -44,14 +43,18 @@ def by_gdp(parts: Parts, question: Question) -> Answer:
     upper = gdp_value(mu, question)
     if not is_exactly_gaussian(parts):
         return Answer("gdp", upper, None)
-    lower = None if math.isinf(upper) else gdp_lower(mu, delta=question.delta, epsilon=question.epsilon)
+    lower = (
+        None if math.isinf(upper) or mu > _LARGEST_MU else gdp_lower(mu, delta=question.delta, epsilon=question.epsilon)
+    )
     return Answer("gdp", upper, lower, upper)
 
 
 def gdp_value(mu: float, question: Question) -> float:
     """What μ-GDP gives, from above."""
-    if question.delta == 0:
+    if question.delta == 0 or (question.delta is not None and mu > _LARGEST_MU):
         return math.inf
+    if mu > _LARGEST_MU:
+        return 1.0
     if question.delta is not None:
         return float(gdp_epsilon(mu, question.delta))
     assert question.epsilon is not None

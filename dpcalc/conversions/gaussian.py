@@ -120,6 +120,8 @@ def _true_positive_rate(mu: float, rate: float) -> float:
     if rate in (0.0, 1.0):
         return rate
     quantile = -tail_below(math.log(rate)) if rate <= 0.5 else tail_above(math.log(1 - rate))
+    if quantile + mu > 40:  # Φ is 1 to all digits of a double
+        return 1.0
     return max(probability_below(math.nextafter(quantile + mu, math.inf)), rate)
 
 

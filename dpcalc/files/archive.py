@@ -70,9 +70,10 @@ def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> NDArray[Any]:
 def save_sealed(path: str, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write facts and arrays with a digest over all of them, whole or not at all, for their owner alone."""
     text = np.frombuffer(json.dumps(facts, default=_as_plain).encode(), dtype=np.uint8)
-    content = {_FACTS: text, **arrays}
+    content: dict[str, Any] = {_FACTS: text, **arrays}
+    content[_DIGEST] = _digest(content)
     with writing(path, mode=PRIVATE) as stream:
-        np.savez(stream, **{_DIGEST: _digest(content)}, **content)
+        np.savez(stream, **content)
 
 
 def load_sealed(path: str, *, what: str) -> tuple[dict[str, Any], Arrays]:
