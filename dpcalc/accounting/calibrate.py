@@ -15,6 +15,8 @@ Parts = Sequence[tuple[Mechanism, int]]
 
 # Moving a real solution by this much the other way must exceed the target.
 _NUDGE = 1e-3
+# Every search ends: a bound that is not monotone could lead it round in circles.
+_MOST_ROUNDS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +88,7 @@ class _Search:
     def estimate(self, value: float) -> float:
         """log(ε / target) at a value, fast and not certified; infinite ones count as very large."""
         found = estimated_epsilon(self.build(value), self.delta, near=self.epsilon)
-        return math.log(min(max(found, 1e-300), 1e300) / self.epsilon)
+        return math.log(min(max(found, 1e-300), 1e308)) - math.log(self.epsilon)
 
     def beyond(self, value: float) -> float:
         """The value a nudge less private."""
@@ -100,9 +102,12 @@ class _Search:
             least = f"epsilon is {self.upper(safe):.6g}, above {self.epsilon:g}"
             raise InputError(f"no solution: even at the most private value {safe:g} {least}.")
         if self.estimate(greedy) < 0.1 and self.fits(greedy):
-            raise InputError(
-                f"no solution: epsilon stays below {self.epsilon:g} up to the least private value {greedy:g}."
-            )
+            raise self._never_exceeded(greedy)
+
+    def _never_exceeded(self, greedy: float) -> InputError:
+        return InputError(
+            f"no solution: epsilon stays below {self.epsilon:g} up to the least private value {greedy:g}."
+        )
 
     def root(self, safe: float, greedy: float) -> tuple[float, float]:
         """A bracket (safe, greedy) around where the estimate meets the target, to 1e-5 relative or one integer."""
@@ -130,9 +135,12 @@ class _Search:
     def real(self, safe: float, greedy: float) -> float:
         """A certified value that a nudge would take over the target."""
         value = self._near_the_root(safe, greedy)
-        while self.fits(self.beyond(value)):  # the estimate led to a value that is more private than it need be
+        for _ in range(_MOST_ROUNDS):
+            if not self.fits(self.beyond(value)):
+                return value
+            # The estimate led to a value that is more private than it need be.
             value = self._bisect(value, self._too_much(value, greedy))
-        return value
+        raise CertificationError(f"near {value:g} the certified ε does not pass {self.epsilon:g} where it should.")
 
     def _near_the_root(self, safe: float, greedy: float) -> float:
         """A certified value, less than a nudge away from the estimated root where the bound is as tight as that."""
@@ -152,6 +160,8 @@ class _Search:
             if not self.fits(further):
                 return further
             stride *= 2
+        if self.fits(greedy):
+            raise self._never_exceeded(greedy)
         return greedy
 
     def _bisect(self, good: float, bad: float) -> float:

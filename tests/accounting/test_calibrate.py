@@ -6,8 +6,10 @@ from dpcalc.accounting.calibrate import calibrate
 from dpcalc.accounting.compose import compose
 from dpcalc.conversions import gdp_epsilon
 from dpcalc.errors import InputError
+from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import PoissonSampled
 
 
@@ -66,3 +68,16 @@ def test_a_rough_estimate_does_not_leave_the_solution_too_private() -> None:
     assert found.guarantee.epsilon is not None
     assert found.guarantee.epsilon <= 2.0 < found.too_much_epsilon
     assert found.too_much == pytest.approx(found.value / 1.001)
+
+
+@pytest.mark.parametrize(
+    ("build", "epsilon", "delta", "increasing"),
+    [
+        (lambda value: [(Exponential(epsilon=value), 1)], 1e12, 0.999, True),
+        (lambda value: [(RandomizedResponse(epsilon=value), 1)], 3e11, 0.99, True),
+    ],
+)
+def test_a_target_that_is_never_passed_ends_the_search(build, epsilon, delta, increasing):
+    """The estimate may say otherwise: what is certified stays within the target up to the end of the range."""
+    with pytest.raises(InputError, match="no solution"):
+        calibrate(build, epsilon=epsilon, delta=delta, increasing=increasing, low=1e-6, high=epsilon / 2)
