@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcalc.arrays import Complexes, Floats
+from dpcalc.arrays import Bools, Complexes, Floats
 from dpcalc.pairs.base import Cells, Pair
 from dpcalc.pairs.moments import log_excess_of_points, mixed_losses
-from dpcalc.rounding import UNIT
+from dpcalc.rounding import SMALLEST_NORMAL, UNIT
 
 # Losses above this are not told apart from infinity: e^loss must stay within the range of doubles.
 LARGEST_LOSS = 300.0
@@ -82,9 +82,21 @@ class PointPair(Pair):
 
     def log_excess(self, powers: Floats, side: int = 0) -> Floats:
         chosen = np.ones(self.losses.shape, dtype=bool) if side == 0 else side * self.losses > 0
-        if np.any(chosen & (self.q < np.finfo(np.float64).tiny) & (self.p > 0)):  # a loss too large for its Q-mass
-            return np.full(powers.shape, np.inf)
-        return log_excess_of_points(self.q[chosen], self.losses[chosen], self.at_infinity(), powers, side=side)
+        faint = chosen & (self.q < SMALLEST_NORMAL) & (self.p > 0)  # losses too large for their Q-mass
+        known = chosen & ~faint
+        excess = log_excess_of_points(self.q[known], self.losses[known], self.at_infinity(), powers, side=side)
+        return np.logaddexp(excess, self._faint_excess(powers, faint)) if faint.any() else excess
+
+    def _faint_excess(self, powers: Floats, faint: Bools) -> Floats:
+        """An upper bound for points X > 1 known by their P-mass: f_β(X) ≤ X^β for β > 1, and ≤ |β|X for β < 0."""
+        beta = powers[:, None]
+        with np.errstate(divide="ignore"):
+            logs = np.where(beta > 1, (beta - 1) * self.losses[faint], np.log(np.abs(beta)))
+        logs = logs + np.log(np.maximum(self.p[faint], SMALLEST_NORMAL))
+        top = logs.max(axis=-1)
+        summed = top + np.log(np.exp(logs - top[:, None]).sum(axis=-1))
+        raised = summed + UNIT * (16 + faint.sum() + 8 * np.abs(logs).max(axis=-1))
+        return np.where((powers > 1) | (powers < 0), raised, np.inf)
 
     def mixed(self, rate: float) -> Pair:
         """Where only Q has mass, the mixture has (1-q) of it: a point at log(1-q)."""
