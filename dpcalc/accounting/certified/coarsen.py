@@ -8,9 +8,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Component, Direction, Law
+from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Component, Direction, Law, times_exp
 from dpcalc.arrays import Floats
 from dpcalc.rounding import accumulated
+
+PER_COARSENING = 16 * RATIO
+"""Units that weights may be off by: four functions of four units each, 1 - share from a quarter on, sums of four."""
 
 
 def to_next_grid(component: Component, step: float, tilt: float) -> Component:
@@ -59,7 +62,7 @@ def coarsened(law: Law, k: int, left: int, right: int) -> Law:
         components[k + 1] = moved
     if left + right < part.size:
         components[k] = Component(part.start + left, part.rows[..., left : part.size - right])
-    ledger = law.ledger.plus(relative=law.batch * accumulated(3 * RATIO))
+    ledger = law.ledger.plus(relative=law.batch * accumulated(PER_COARSENING))
     return replace(law, components=dict(sorted(components.items())), ledger=ledger)
 
 
@@ -73,7 +76,9 @@ def cut(law: Law, k: int, left: int, right: int) -> Law:
     left = min(max(left, 0), part.size)
     right = min(max(right, 0), part.size - left)
     losses, upper = law.losses(k), part.rows[..., UPPER, :]
-    rounding = 1 + 2 * law.ledger.relative + accumulated(2 * (left + right) * law.batch + 16)
+    steepest = (1 + abs(law.tilt)) * law.reach() + abs(law.scale)
+    exact = 1 + accumulated(2 * part.size * law.batch + 8 * steepest + 32)
+    rounding = (1 + 2 * (law.ledger.relative + law.ledger.shift)) * exact
     components = dict(law.components)
     stays = slice(left, part.size - right)
     infinite, zero = 0.0, 0.0
@@ -83,8 +88,9 @@ def cut(law: Law, k: int, left: int, right: int) -> Law:
         below, above = losses[:left] - first, losses[part.size - right :] - last
         # wX^τ at x becomes w(x/x₁)·x₁^τ at x₁, or w·x₂^τ at x₂.
         with np.errstate(over="ignore", invalid="ignore"):
-            rows[..., UPPER, 0] += (upper[..., :left] * np.exp((1 - law.tilt) * below)).sum(axis=-1)
-            rows[..., UPPER, -1] += (upper[..., part.size - right :] * np.exp(-law.tilt * above)).sum(axis=-1)
+            rows[..., UPPER, 0] += exact * times_exp(upper[..., :left], (1 - law.tilt) * below).sum(axis=-1)
+            at_last = times_exp(upper[..., part.size - right :], -law.tilt * above)
+            rows[..., UPPER, -1] += exact * at_last.sum(axis=-1)
         components[k] = Component(part.start + left, rows)
         zero = _mass(law, "add", losses[:left], upper[..., :left])
         infinite = _mass(law, "remove", losses[part.size - right :], upper[..., part.size - right :])
@@ -101,5 +107,5 @@ _SIDES: tuple[Direction, Direction] = ("add", "remove")
 def _mass(law: Law, direction: Direction, losses: Floats, upper: Floats) -> float:
     """The P-mass (remove) or Q-mass (add) of some weights; ∞ where doubles cannot tell."""
     with np.errstate(over="ignore", invalid="ignore"):
-        mass = float((upper * np.exp(law.log_factors(direction, losses))).sum())
+        mass = float(times_exp(upper, law.log_factors(direction, losses)).sum())
     return math.inf if math.isnan(mass) else mass

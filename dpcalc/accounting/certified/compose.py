@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpcalc.accounting.certified.coarsen import to_next_grid
+from dpcalc.accounting.certified.coarsen import PER_COARSENING, to_next_grid
 from dpcalc.accounting.certified.convolve import SHORT, convolved
-from dpcalc.accounting.certified.law import RATIO, UPPER, Component, Direction, Law
+from dpcalc.accounting.certified.law import UPPER, Component, Direction, Law
 from dpcalc.accounting.certified.ledger import Ledger
 from dpcalc.rounding import SMALLEST_NORMAL, accumulated
 
-_PER_COARSENING = 3 * RATIO
 _PER_PRODUCT = 16
 _SMALL_POWER = 8  # rows whose total is within 2^±8 are left as they are
 
@@ -44,7 +43,8 @@ def product(x: Law, y: Law, *, short: int = SHORT, worse: Direction = "remove") 
                 out, direct = convolved(a, b, x.step_of(k) * (1 + abs(x.tilt)), short=short, worse=worse)
                 lower = lower if direct else lower & {worse}
                 components[k] = out.plus(components.get(k))
-                terms += min(a.size, b.size) + _PER_COARSENING
+                terms += min(a.size, b.size)
+        terms += PER_COARSENING
         last = k == max((*x.components, *y.components))
         fine_x = None if up_x is None or last else to_next_grid(up_x, x.step_of(k), x.tilt)
         fine_y = fine_x if x is y else None if up_y is None or last else to_next_grid(up_y, x.step_of(k), x.tilt)
@@ -63,7 +63,9 @@ def _rescaled(law: Law) -> Law:
     if abs(power) < _SMALL_POWER or law.batch > 1:
         return law
     components = {k: Component(part.start, np.ldexp(part.rows, -power)) for k, part in law.components.items()}
-    ledger = replace(law.ledger, lost=law.ledger.lost * 2.0**-power)
+    for part in components.values():
+        part.rows[..., UPPER, :] += SMALLEST_NORMAL  # what scaling down takes from the smallest
+    ledger = replace(law.ledger, lost=law.ledger.lost * 2.0**-power + SMALLEST_NORMAL)
     return replace(law, components=components, ledger=ledger, scale=law.scale + power)
 
 

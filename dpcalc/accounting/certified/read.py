@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, UPPER, Direction, Law
+from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, UPPER, Direction, Law, times_exp
 from dpcalc.arrays import Floats
 from dpcalc.rounding import UNIT, accumulated
 
@@ -93,9 +93,10 @@ def _upper(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curv
     """Points are raised by `shift`, weights by `relative`; what is too faint for doubles counts as infinite."""
     ledger, points = law.ledger, losses if direction == "remove" else -losses
     factors = law.log_factors(direction, losses)
-    masses = rows[UPPER] * np.exp(factors) * (1 + 2 * (ledger.relative + ledger.shift) + _of_factors(factors))
+    masses = times_exp(rows[UPPER], factors) * (1 + 2 * (ledger.relative + ledger.shift) + _of_factors(factors))
     rest = ledger.infinite if direction == "remove" else ledger.zero
-    rest = (rest + _FAINT * len(losses)) * (1 + 8 * UNIT) if ledger.relative + ledger.shift < _TRUSTED else math.inf
+    rest = (rest + _FAINT * len(losses)) * (1 + 2 * ledger.relative + 8 * UNIT)
+    rest = rest if ledger.relative + ledger.shift < _TRUSTED else math.inf
     keep = ~(masses < _FAINT)  # so that NaN is kept, and seen
     return Curve(True, (points + ledger.shift + 4 * UNIT * (1 + np.abs(points)))[keep], masses[keep], rest)
 
@@ -109,7 +110,7 @@ def _lower(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curv
     if not (r < _TRUSTED and direction in law.lower):
         return Curve(False, np.zeros(0), np.zeros(0), 0.0)
     known = (rows[detected] > ledger.lost / UNIT) & (rows[other] > ledger.lost / UNIT)
-    masses = rows[detected] * np.exp(factors) * (1 - r)
+    masses = times_exp(rows[detected], factors) * (1 - r)
     ratios = points + np.log(rows[detected] / rows[other]) + (math.log1p(-r) - math.log1p(r))
     keep = known & (masses > _FAINT)
     return Curve(False, (ratios - 8 * UNIT * (1 + np.abs(points) + np.abs(ratios)))[keep], masses[keep], 0.0)
