@@ -10,7 +10,10 @@ from dpcalc.accounting.certified.convolve import by_transform
 from dpcalc.accounting.certified.discretise import discretised
 from dpcalc.accounting.certified.law import P_LOWER
 from dpcalc.accounting.certified.read import curve
+from dpcalc.accounting.convex_order import interval
+from dpcalc.accounting.question import Question
 from dpcalc.pairs.gaussian import GaussianPair
+from dpcalc.pairs.points import pure_dp_pair
 
 
 def gaussian_delta(mu: float, epsilon: float) -> mpmath.mpf:
@@ -62,3 +65,21 @@ def test_transforms_of_weights_whose_squares_vanish_are_paid_for() -> None:
     above, below = found[[0, 2]], found[P_LOWER]
     assert np.all(above >= exact[[0, 2]] * (1 - 1e-13))
     assert np.all(below <= exact[P_LOWER] * (1 + 1e-13))
+
+
+@pytest.mark.parametrize(("sigma", "rate", "delta"), [(0.0419, 2.2e-6, 1.8e-58), (0.043, 1e-5, 1e-62)])
+def test_the_engine_at_the_end_of_the_doubles(sigma: float, rate: float, delta: float) -> None:
+    """One sampled step: δ(ε) = q·δ_μ(log(1 + (e^ε - 1)/q)) for removing, the worse direction."""
+    found = interval([(GaussianPair(1 / sigma).mixed(rate), 1)], Question(delta, None), ("remove", "add"))
+    if found.upper < np.inf:
+        with mpmath.workdps(50):
+            base = mpmath.log1p(mpmath.expm1(mpmath.mpf(found.upper)) / mpmath.mpf(rate))
+            mu = 1 / mpmath.mpf(sigma)
+            tails = [mpmath.ncdf(side * mu / 2 - base / mu) for side in (1, -1)]
+            assert mpmath.mpf(rate) * (tails[0] - mpmath.exp(base) * tails[1]) <= delta
+
+
+def test_losses_beyond_the_exponential_are_read() -> None:
+    """Each of 500 answers is likely by e^1.75 to 1: all together lose at most 875."""
+    found = interval([(pure_dp_pair(1.75), 500)], Question(1e-33, None), ("remove",))
+    assert 700 < found.lower <= found.upper <= 875 * (1 + 1e-9)

@@ -222,7 +222,7 @@ def _component(
         for row, masses in ((P_LOWER, lower[0][:, begin:end]), (Q_LOWER, lower[1][:, begin:end])):
             rows[:, row, at : at + count] += np.where(named_up, 0.0, masses)
             rows[:, row, at + 1 : at + count + 1] += np.where(named_up, masses, 0.0)
-    losses = (start + np.arange(size)) * (step * float(RATIO) ** k)
+    losses = (start + np.arange(size, dtype=np.float64)) * (step * float(RATIO) ** k)
     for row, power in ((UPPER, tilt), (P_LOWER, tilt - 1), (Q_LOWER, tilt)):
         rows[:, row] = times_exp(rows[:, row], power * losses)
     rows[:, UPPER] += _FAINTEST

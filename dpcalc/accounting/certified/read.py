@@ -62,16 +62,19 @@ class Curve:
         """Where the bound meets δ, by a sum from the largest loss down."""
         order = np.argsort(-self.losses)
         losses, masses = self.losses[order], self.masses[order]
+        origin = max(float(losses.max(initial=0.0)) - 300, 0.0)  # so that e^loss and e^-loss stay within the doubles
         with np.errstate(over="ignore", invalid="ignore"):
             p = np.cumsum(masses)
-            q = np.cumsum(masses * np.exp(-losses))
-            at_losses = p - np.exp(losses) * q
+            q = np.cumsum(masses * np.exp(origin - losses))
+            at_losses = p - np.exp(losses - origin) * q
         target = delta - self.rest
         beyond = np.flatnonzero(at_losses > target)
         k = int(beyond[0]) if beyond.size else len(losses)
         if not target > 0 or k == 0 or not p[k - 1] > target:
             return None
-        found = math.log((float(p[k - 1]) - target) / float(q[k - 1]))
+        if not q[k - 1] > 0:
+            return None
+        found = origin + math.log((float(p[k - 1]) - target) / float(q[k - 1]))
         return found if math.isfinite(found) else None
 
     def slope(self, epsilon: float, delta: float) -> float:
