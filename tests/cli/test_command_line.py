@@ -183,7 +183,7 @@ def test_version(dpcalc) -> None:
 def test_a_pipe_gets_no_colour_and_nothing_cut(dpcalc_process) -> None:
     result = dpcalc_process(*GDP, env={**os.environ, "COLUMNS": "20"})
     assert "\x1b" not in result.out
-    assert "exact (ε,δ) profile of μ-GDP" in result.out
+    assert "Gaussian differential privacy: μ² adds, and gives δ at every ε" in result.out
 
 
 @pytest.mark.parametrize("no_colour", [False, True])

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Component, Direction, Law
+from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Component, Direction, Law, times_exp
 from dpcalc.arrays import Floats
 from dpcalc.rounding import accumulated
 
@@ -78,9 +78,9 @@ def cut(law: Law, k: int, left: int, right: int) -> Law:
     left = min(max(left, 0), part.size)
     right = min(max(right, 0), part.size - left)
     losses, upper = law.losses(k), part.rows[..., UPPER, :]
-    span = float(np.abs(losses).max()) * (1 + abs(law.tilt)) + abs(law.scale)
-    summed = accumulated(2 * (left + right) * law.batch + 16 + 8 * span)
-    rounding = 1 + 2 * (law.ledger.relative + summed)
+    steepest = (1 + abs(law.tilt)) * law.reach() + abs(law.scale)
+    exact = 1 + accumulated(2 * part.size * law.batch + 8 * steepest + 32)
+    rounding = (1 + 2 * (law.ledger.relative + law.ledger.shift)) * exact
     components = dict(law.components)
     stays = slice(left, part.size - right)
     infinite, zero = 0.0, 0.0
@@ -90,10 +90,9 @@ def cut(law: Law, k: int, left: int, right: int) -> Law:
         below, above = losses[:left] - first, losses[part.size - right :] - last
         # wX^τ at x becomes w(x/x₁)·x₁^τ at x₁, or w·x₂^τ at x₂.
         with np.errstate(over="ignore", invalid="ignore"):
-            moved = (upper[..., :left] * np.exp((1 - law.tilt) * below)).sum(axis=-1)
-            rows[..., UPPER, 0] += moved * (1 + 2 * summed)
-            moved = (upper[..., part.size - right :] * np.exp(-law.tilt * above)).sum(axis=-1)
-            rows[..., UPPER, -1] += moved * (1 + 2 * summed)
+            rows[..., UPPER, 0] += exact * times_exp(upper[..., :left], (1 - law.tilt) * below).sum(axis=-1)
+            at_last = times_exp(upper[..., part.size - right :], -law.tilt * above)
+            rows[..., UPPER, -1] += exact * at_last.sum(axis=-1)
         components[k] = Component(part.start + left, rows)
         zero = _mass(law, "add", losses[:left], upper[..., :left])
         infinite = _mass(law, "remove", losses[part.size - right :], upper[..., part.size - right :])
@@ -110,5 +109,5 @@ _SIDES: tuple[Direction, Direction] = ("add", "remove")
 def _mass(law: Law, direction: Direction, losses: Floats, upper: Floats) -> float:
     """The P-mass (remove) or Q-mass (add) of some weights; ∞ where doubles cannot tell."""
     with np.errstate(over="ignore", invalid="ignore"):
-        mass = float((upper * np.exp(law.log_factors(direction, losses))).sum())
+        mass = float(times_exp(upper, law.log_factors(direction, losses)).sum())
     return math.inf if math.isnan(mass) else mass

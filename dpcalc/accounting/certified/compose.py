@@ -63,7 +63,9 @@ def _rescaled(law: Law) -> Law:
     if abs(power) < _SMALL_POWER or law.batch > 1:
         return law
     components = {k: Component(part.start, np.ldexp(part.rows, -power)) for k, part in law.components.items()}
-    ledger = replace(law.ledger, lost=law.ledger.lost * 2.0**-power)
+    for part in components.values():
+        part.rows[..., UPPER, :] += SMALLEST_NORMAL  # what scaling down takes from the smallest
+    ledger = replace(law.ledger, lost=law.ledger.lost * 2.0**-power + SMALLEST_NORMAL)
     return replace(law, components=components, ledger=ledger, scale=law.scale + power)
 
 

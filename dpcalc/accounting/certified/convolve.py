@@ -12,7 +12,7 @@ import numpy as np
 
 from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, Component, Direction
 from dpcalc.arrays import Floats
-from dpcalc.rounding import TRANSFORM, UNIT
+from dpcalc.rounding import SMALLEST_NORMAL, TRANSFORM, UNIT
 
 SHORT = 320
 """Up to so many points in the shorter component, sums are used."""
@@ -64,7 +64,8 @@ def by_transform(a: Floats, b: Floats, block: int, below: int) -> Floats:
     x, y = _blocks(a, block), _blocks(b, block)
     fx, fy = np.fft.rfft(x, 2 * block), np.fft.rfft(y, 2 * block)
     unit = (3 * TRANSFORM * math.log2(2 * block) + 3 + x.shape[-2]) * UNIT
-    norms, sums = unit * np.sqrt(np.square(x).sum(axis=-1)), y.sum(axis=-1)
+    top = np.maximum(x.max(axis=-1, keepdims=True), SMALLEST_NORMAL)  # squares of small weights leave the doubles
+    norms, sums = unit * top[..., 0] * np.sqrt(np.square(x / top).sum(axis=-1)), y.sum(axis=-1)
     many = x.shape[-2] + y.shape[-2] - 1
     transforms = np.zeros((*a.shape[:-1], many, block + 1), dtype=np.complex128)
     errors = np.zeros((*a.shape[:-1], many))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Component, Law
+from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Component, Law, times_exp
 from dpcalc.accounting.certified.ledger import Ledger
 from dpcalc.arrays import Floats
 from dpcalc.errors import CertificationError
@@ -17,12 +17,11 @@ from dpcalc.rounding import LARGEST_EXPONENT, SMALLEST_NORMAL, UNIT, accumulated
 _TOO_MUCH = 1e-9  # masses that add up to more than 1 by this are not those of a pair
 _UNKNOWN = 1e-6  # lower cells whose relative error is larger are ignored
 _FAINTEST = 8 * SMALLEST_NORMAL  # what a weight below the normal range may have lost
+_TOO_FAINT = 16 * SMALLEST_NORMAL  # masses below have lost digits
 _OUTSIDE = 1e-12  # of what is spared by splitting, for the rounding of the points
 _REST = 1e-9  # of the mass, in cells that are charged by themselves
 _LEAST_SHARE = 0.01  # cells whose mean is nearer than this to an end, relative to the width, are charged by themselves
 _POINTS = 8  # a point i·step and its logarithm are rounded a few times, relative to log X
-
-_DIRECT, _LARGEST_LOGARITHM = 600.0, 745.0  # exponents that may be multiplied by; |log| of the smallest number
 
 Spans = tuple[tuple[int, int], ...]
 """Index ranges on the grids 0, 1, …: each inside the next; grid k is used outside the range of grid k - 1."""
@@ -52,6 +51,7 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans, tilt: float = 
     found = [base.cells(row) for base, row in zip(bases, t, strict=True)]
     p, b, p_error, b_error = (np.stack(column) for column in zip(*found, strict=True))
     _bring_zero_inside((p, b, p_error, b_error), z)
+    beyond = _without_faint(p, b, p_error, b_error, q)
     infinite, zero, at_first, at_last = _ends(Cells(p, b, p_error, b_error), z, q, layout.edges)
     inner = slice(1, -1)
     weights, relative, shift = _split(
@@ -66,10 +66,9 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans, tilt: float = 
     }
     if len(pairs) == 1:
         components = {k: Component(part.start, part.rows[0]) for k, part in components.items()}
-    # e^{τℓ} is off by |τℓ| units and those of the exponential, and so is the way through logarithms; L10.
-    exponent = (1 + abs(tilt)) * float(np.abs(layout.edges).max())
-    tilted = len(pairs) * accumulated(4 * exponent + 32 + (0 if exponent < _DIRECT else 8 * _LARGEST_LOGARITHM))
-    ledger = Ledger(infinite, zero, _FAINTEST, relative + tilted, slack + tilted, shift)
+    # e^{τℓ} is off by |τℓ| units and those of the exponential; powers of two are exact.
+    tilted = len(pairs) * accumulated(8 * (1 + abs(tilt)) * float(np.abs(layout.edges).max()) + 32)
+    ledger = Ledger(infinite + beyond[0], zero + beyond[1], _FAINTEST, relative + tilted, slack + tilted, shift)
     return Law(step, dict(sorted(components.items())), ledger, len(pairs), tilt=tilt)
 
 
@@ -105,6 +104,18 @@ def _bring_zero_inside(columns: Sequence[Floats], z: Floats) -> None:
             masses[k, cell], masses[k, 0] = masses[k, cell] + masses[k, 0], 0.0
 
 
+def _without_faint(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) -> tuple[float, float]:
+    """P-mass at ∞ and Q-mass at 0 for cells whose Q-mass is below the range of doubles; they are emptied (L2)."""
+    faint = (b < _TOO_FAINT) & ((p > 0) | (b > 0))
+    faint[:, 0] = faint[:, -1] = False
+    infinite = float(np.where(faint, (1 - q) * (b + b_error) + q * (p + p_error), 0.0).sum())
+    zero = float(np.where(faint, b + b_error, 0.0).sum())
+    for masses in (p, b, p_error, b_error):
+        masses[faint] = 0.0
+    raised = 1 + accumulated(p.size + 8)
+    return infinite * raised, zero * raised
+
+
 def _ends(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[float, float, Floats, Floats]:
     """Mass at ∞ and at 0, and more weight on the first and the last point (L8).
 
@@ -124,10 +135,13 @@ def _ends(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[float, flo
         ((1 - rate) * (b[:, 0] + b_error[:, 0]) + rate * (p[:, 0] + p_error[:, 0])),
         b[:, 0] + b_error[:, 0],
     )
+    least_p = np.maximum(left_p - 2 * ((1 - rate) * b_error[:, 0] + rate * p_error[:, 0]), 0.0)
     at_first = left_p * np.exp(-edges[0])
-    zero = np.maximum(left_q - at_first * (1 - _OUTSIDE), 0.0) + 2 * b_error[:, 0] + missing[1]
+    zero = np.maximum(left_q - least_p * np.exp(-edges[0]) * (1 - _OUTSIDE), 0.0) + missing[1]
     at_last = b[:, -1] + b_error[:, -1]
-    spared = np.maximum(b[:, -1] - b_error[:, -1], 0.0) * np.maximum(z[:, -1], 0.0) * (1 - _OUTSIDE)
+    spared = np.maximum(b[:, -1] - b_error[:, -1], 0.0) * (1 - _OUTSIDE)
+    # Where the grid ends below X = 1 - q, its last point is negative in Z and spares less than nothing.
+    spared = np.where(z[:, -1] > 0, spared, at_last * (1 + _OUTSIDE)) * z[:, -1]
     infinite = rate * np.maximum(p[:, -1] + p_error[:, -1] - spared, 0.0) + rate * missing[0] + (1 - rate) * missing[1]
     raised = 1 + 16 * UNIT
     return float(infinite.sum()) * raised, float(zero.sum()) * raised, at_first * raised, at_last * raised
@@ -147,33 +161,41 @@ def _split(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[tuple[Flo
     gap = high - low
     if not (np.isfinite(z).all() and (gap > 0).all()):
         raise ValueError("a grid whose points doubles cannot tell apart")
-    b = np.maximum(cells.q, cells.p / high)  # more where the Q-mass is below the range of doubles, so that P is kept
+    p_error = np.where(cells.q > 0, cells.p_error + _TOO_FAINT, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
+        b = np.where(high > 0, np.maximum(cells.q, cells.p / high), cells.q)
         mean = np.clip(np.where(b > 0, cells.p / b, low), np.maximum(low, 0.0), high)
         rho = np.where(b > 0, cells.q_error / b, 0.0)
-        eta = np.where(cells.p > 0, cells.p_error / cells.p, 0.0) + rho + 32 * UNIT
-        eta = np.where(mean > 0, eta * (q * mean / (1 - q + q * mean)), 0.0)
+        eta = np.where(b > 0, p_error / cells.p, 0.0) + rho + 32 * UNIT
+        eta = np.where((mean > 0) & (b > 0), eta * (q * mean / (1 - q + q * mean)), 0.0)
+        # A cell's edges are logarithms of its points, which are rounded.
+        logarithm = np.abs(np.log(np.where(high > 0, high, 1.0)))
+        eta += np.where(high > 1, _POINTS * UNIT * logarithm * (q * high / (1 - q + q * high)), 0.0)
     far = np.maximum(np.abs(edges[:-1]), np.abs(edges[1:]))
     share = np.minimum(mean - low, high - mean) / gap
     needed = np.where(share > _LEAST_SHARE, (eta + _POINTS * UNIT * far) / np.maximum(share, _LEAST_SHARE), np.inf)
     common_rho, common_eta = (_common(values, b * (1 + mean)) for values in (rho, needed))
     further = np.maximum(np.abs(low), high)
-    points = _POINTS * UNIT * (1 + far) * b * (further + 1 / q)
-    raised = cells.q_error + (cells.p_error + cells.q_error * further + points) / gap
-    more = np.where((rho > common_rho) | (needed > common_eta), raised, 0.0)
-    weights = b * ((high - mean) / gap) + more, b * ((mean - low) / gap) + more
-    return weights, float(common_rho.sum()), float(common_eta.sum())
+    points = _POINTS * UNIT * (1 + far + logarithm) * b * (further + 1 / q) / gap
+    more = cells.q_error + (p_error + cells.q_error * further) / gap + points
+    most = (b + cells.q_error + points) * (1 + 8 * UNIT)  # neither point has more than the cell
+    worse = (rho > common_rho) | ~(needed <= common_eta)
+    down, up = (
+        np.where(worse, np.minimum(weight + more, most), weight)
+        for weight in (b * ((high - mean) / gap), b * ((mean - low) / gap))
+    )
+    return (down, up), float(common_rho.sum()), float(common_eta.sum())
 
 
 def _common(values: Floats, weights: Floats) -> Floats:
-    """For each row, a bound of a value in nearly all of its weight that has a finite one: any choice is sound."""
-    weights = np.where(np.isfinite(values), weights, 0.0)
+    """For each row, a bound of a value in nearly all of its weight: any choice is sound."""
+    weights = np.where(values < _UNKNOWN, weights, 0.0)  # what is hardly known is never charged to all
     order = np.argsort(-values, axis=-1)
     beyond = np.cumsum(np.take_along_axis(weights, order, axis=-1), axis=-1) <= _REST
     sorted_values = np.take_along_axis(values, order, axis=-1)
     first = np.minimum(beyond.sum(axis=-1), values.shape[-1] - 1)
     found = sorted_values[np.arange(len(values)), first]
-    return np.asarray(np.where(np.isfinite(found), found, 0.0)[:, None])
+    return np.asarray(np.where(found < _UNKNOWN, found, 0.0)[:, None])
 
 
 def _known(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) -> tuple[Floats, Floats, float]:
@@ -181,7 +203,7 @@ def _known(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) ->
     mixed, error = (1 - q) * b + q * p, (1 - q) * b_error + q * p_error
     with np.errstate(divide="ignore", invalid="ignore"):
         worst = np.maximum(error / mixed, b_error / b)
-    known = worst < _UNKNOWN  # not so where it is NaN
+    known = (worst < _UNKNOWN) & (mixed > _TOO_FAINT) & (b > _TOO_FAINT)  # not so where it is NaN
     slack = np.max(worst, axis=-1, where=known, initial=0.0)
     return np.where(known, mixed, 0.0), np.where(known, b, 0.0), float(slack.sum()) + 8 * UNIT * len(p)
 
@@ -208,18 +230,10 @@ def _component(
         for row, masses in ((P_LOWER, lower[0][:, begin:end]), (Q_LOWER, lower[1][:, begin:end])):
             rows[:, row, at : at + count] += np.where(named_up, 0.0, masses)
             rows[:, row, at + 1 : at + count + 1] += np.where(named_up, masses, 0.0)
-    losses = (start + np.arange(size)) * (step * float(RATIO) ** k)
+    losses = (start + np.arange(size, dtype=np.float64)) * (step * float(RATIO) ** k)
     for row, power in ((UPPER, tilt), (P_LOWER, tilt - 1), (Q_LOWER, tilt)):
-        rows[:, row] = _scaled(rows[:, row], np.asarray(power * losses, dtype=np.float64))
+        rows[:, row] = times_exp(rows[:, row], power * losses)
     rows[:, UPPER] += _FAINTEST
     if not np.isfinite(rows).all():
         raise OverflowError("weights beyond the range of doubles")
     return Component(start, rows)
-
-
-def _scaled(masses: Floats, exponents: Floats) -> Floats:
-    """Masses times e^exponent; through logarithms where the factor alone would leave the range of doubles."""
-    if float(np.abs(exponents).max()) < _DIRECT:
-        return masses * np.exp(exponents)
-    with np.errstate(divide="ignore", over="ignore"):
-        return np.asarray(np.exp(np.log(masses) + exponents))

@@ -22,6 +22,17 @@ UPPER, P_LOWER, Q_LOWER = 0, 1, 2
 """The rows of a component."""
 
 
+_SAFE = 600.0  # e^±600 times a weight has all its digits
+
+
+def times_exp(values: Floats, exponents: Floats) -> Floats:
+    """Values ≥ 0 times e^exponent, to 8 + 4|exponent| units and 2⁻¹⁰²², also where e^exponent leaves the doubles."""
+    near = np.abs(exponents) < _SAFE
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        far = np.exp(np.log(values) + exponents) if not near.all() else values
+        return np.asarray(np.where(near, values * np.exp(np.where(near, exponents, 0.0)), far))
+
+
 @dataclass(frozen=True)
 class Component:
     """Weights on the points start, start + 1, … of one grid: an array (…, row, point)."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, UPPER, Direction, Law
+from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, UPPER, Direction, Law, times_exp
 from dpcalc.arrays import Floats
 from dpcalc.rounding import UNIT, accumulated
 
@@ -62,16 +62,19 @@ class Curve:
         """Where the bound meets δ, by a sum from the largest loss down."""
         order = np.argsort(-self.losses)
         losses, masses = self.losses[order], self.masses[order]
+        origin = max(float(losses.max(initial=0.0)) - 300, 0.0)  # so that e^loss and e^-loss stay within the doubles
         with np.errstate(over="ignore", invalid="ignore"):
             p = np.cumsum(masses)
-            q = np.cumsum(masses * np.exp(-losses))
-            at_losses = p - np.exp(losses) * q
+            q = np.cumsum(masses * np.exp(origin - losses))
+            at_losses = p - np.exp(losses - origin) * q
         target = delta - self.rest
         beyond = np.flatnonzero(at_losses > target)
         k = int(beyond[0]) if beyond.size else len(losses)
         if not target > 0 or k == 0 or not p[k - 1] > target:
             return None
-        found = math.log((float(p[k - 1]) - target) / float(q[k - 1]))
+        if not q[k - 1] > 0:
+            return None
+        found = origin + math.log((float(p[k - 1]) - target) / float(q[k - 1]))
         return found if math.isfinite(found) else None
 
     def slope(self, epsilon: float, delta: float) -> float:
@@ -93,9 +96,10 @@ def _upper(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curv
     """Points are raised by `shift`, weights by `relative`; what is too faint for doubles counts as infinite."""
     ledger, points = law.ledger, losses if direction == "remove" else -losses
     factors = law.log_factors(direction, losses)
-    masses = rows[UPPER] * np.exp(factors) * (1 + 2 * (ledger.relative + ledger.shift) + _of_factors(factors))
+    masses = times_exp(rows[UPPER], factors) * (1 + 2 * (ledger.relative + ledger.shift) + _of_factors(factors))
     rest = ledger.infinite if direction == "remove" else ledger.zero
-    rest = (rest + _FAINT * len(losses)) * (1 + 8 * UNIT) if ledger.relative + ledger.shift < _TRUSTED else math.inf
+    rest = (rest + _FAINT * len(losses)) * (1 + 2 * ledger.relative + 8 * UNIT)
+    rest = rest if ledger.relative + ledger.shift < _TRUSTED else math.inf
     keep = ~(masses < _FAINT)  # so that NaN is kept, and seen
     return Curve(True, (points + ledger.shift + 4 * UNIT * (1 + np.abs(points)))[keep], masses[keep], rest)
 
@@ -109,7 +113,7 @@ def _lower(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curv
     if not (r < _TRUSTED and direction in law.lower):
         return Curve(False, np.zeros(0), np.zeros(0), 0.0)
     known = (rows[detected] > ledger.lost / UNIT) & (rows[other] > ledger.lost / UNIT)
-    masses = rows[detected] * np.exp(factors) * (1 - r)
+    masses = times_exp(rows[detected], factors) * (1 - r)
     ratios = points + np.log(rows[detected] / rows[other]) + (math.log1p(-r) - math.log1p(r))
     keep = known & (masses > _FAINT)
     return Curve(False, (ratios - 8 * UNIT * (1 + np.abs(points) + np.abs(ratios)))[keep], masses[keep], 0.0)
