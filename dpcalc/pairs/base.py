@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcalc.arrays import Complexes, Floats
+from dpcalc.arrays import Bools, Complexes, Floats
 from dpcalc.pairs.moments import ROUNDING, chord_excess, mixed_losses
 from dpcalc.rounding import NORMAL_TAIL, UNIT
 
@@ -108,6 +108,10 @@ class Pair(ABC):
     def unmixed(self) -> tuple[Pair, float]:
         """(P, Q) and q of a pair ((1-q)Q + qP, Q): the pair itself and 1 where it is not known as one."""
         return self, 1.0
+
+    def lone_atoms(self, edges: Floats) -> Bools:
+        """Which cells [e_0, e_1), … surely hold one finite loss at most; none where that is not known."""
+        return np.zeros(len(edges) - 1, dtype=bool)
 
     def symmetrised(self) -> Pair:
         """H(t) of this pair for t ≥ 1 and 1 - t + t H(1/t) below: C_p of Bok et al. (Proposition D.4)."""

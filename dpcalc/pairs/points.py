@@ -48,6 +48,10 @@ class PointPair(Pair):
         b[0] += self.q_infinite
         return a, b
 
+    def lone_atoms(self, edges: Floats) -> Bools:
+        cell = np.searchsorted(edges, self.losses, side="right")
+        return np.asarray(np.bincount(cell, minlength=len(edges) + 1)[1:-1] <= 1)
+
     def cells(self, edges: Floats) -> Cells:
         """The points' masses are doubles that were rounded a few times, and so are their sums."""
         p, q = self.masses(edges)

@@ -119,7 +119,7 @@ def test_status_names_what_a_plan_would_have_cost(dpcalc, team) -> None:
         *("--delta", "1e-5", "-f", "json"),
     )
     assert details["planned"]["epsilon"] == pytest.approx(composed.json["epsilon"], rel=0.02)
-    assert details["planned"]["epsilon"] < details["spent"]["epsilon"] * (1 + 1e-9)
+    assert details["planned"]["epsilon"] < details["spent"]["epsilon"] * (1 + 5e-3)
     assert {each["by"] for each in details["by"]} == {"ann", "bob"}
     assert sum(each["share"] for each in details["by"]) == pytest.approx(details["level"], rel=1e-9)
 

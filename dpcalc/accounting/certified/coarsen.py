@@ -19,7 +19,10 @@ def to_next_grid(component: Component, step: float, tilt: float) -> Component:
     count = -(-(pad + component.size) // RATIO)
     block = np.zeros((*component.rows.shape[:-1], count * RATIO))
     block[..., pad : pad + component.size] = component.rows
-    low_high = block.reshape(*component.rows.shape[:-1], count, RATIO) @ _splits(step, tilt)
+    with np.errstate(over="ignore", invalid="ignore"):
+        low_high = block.reshape(*component.rows.shape[:-1], count, RATIO) @ _splits(step, tilt)
+    if not np.isfinite(low_high).all():
+        raise OverflowError("weights beyond the range of doubles")
     rows = np.zeros((*component.rows.shape[:-1], count + 1))
     rows[..., :-1] = low_high[..., 0]
     rows[..., 1:] += low_high[..., 1]

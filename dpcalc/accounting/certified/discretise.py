@@ -9,7 +9,7 @@ import numpy as np
 
 from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Component, Law, times_exp
 from dpcalc.accounting.certified.ledger import Ledger
-from dpcalc.arrays import Floats
+from dpcalc.arrays import Bools, Floats
 from dpcalc.errors import CertificationError
 from dpcalc.pairs.base import Cells, Pair
 from dpcalc.rounding import LARGEST_EXPONENT, SMALLEST_NORMAL, UNIT, accumulated
@@ -54,9 +54,9 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans, tilt: float = 
     beyond = _without_faint(p, b, p_error, b_error, q)
     infinite, zero, at_first, at_last = _ends(Cells(p, b, p_error, b_error), z, q, layout.edges)
     inner = slice(1, -1)
-    weights, relative, shift = _split(
-        Cells(p[:, inner], b[:, inner], p_error[:, inner], b_error[:, inner]), z, q, layout.edges
-    )
+    alone = np.stack([base.lone_atoms(row) for base, row in zip(bases, t, strict=True)]) & (z[:, :-1] > 0)
+    inside = Cells(p[:, inner], b[:, inner], p_error[:, inner], b_error[:, inner])
+    weights, relative, shift = _split(inside, z, q, layout.edges, alone)
     weights[0][:, 0] += at_first
     weights[1][:, -1] += at_last
     low_p, low_b, slack = _known(p, b, p_error, b_error, q)
@@ -147,15 +147,18 @@ def _ends(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[float, flo
     return float(infinite.sum()) * raised, float(zero.sum()) * raised, at_first * raised, at_last * raised
 
 
-def _split(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[tuple[Floats, Floats], float, float]:
+def _split(
+    cells: Cells, z: Floats, q: Floats, edges: Floats, alone: Bools
+) -> tuple[tuple[Floats, Floats], float, float]:
     """Weights on the lower and the upper point of each cell, and what they may be off by in relation and in place.
 
     A cell of Q-mass b and mean ratio Z = p/b is known up to a factor 1 ± ρ of b and e^{±η} of X = 1 - q + qZ, the
     rounding of points included. A mean that divides its cell as θ : 1 - θ and is off by e^{±η} is made up for by moving
     both points by η/θ for remove and η/(1 - θ) for add: less would not do for a mean at the end of its cell, where the
-    other end may hold a speck of mass that rounding hides. What most cells have of ρ and of these is charged to all; a
-    cell with more, as in the tails or with an atom on a point, has its weights raised instead: b(ρ + Xη/gap) more on
-    both points is more than any such error moves (L2, L9).
+    other end may hold a speck of mass that rounding hides. (A single atom has no other end: moved by η, its split has a
+    mean beyond it, and Jensen's inequality is all that is needed.) What most cells have of ρ and of these is charged to
+    all; a cell with more, as in the tails or with an atom on a point, has its weights raised instead: b(ρ + Xη/gap) more
+    on both points is more than any such error moves (L2, L9).
     """
     low, high = z[:, :-1], z[:, 1:]
     gap = high - low
@@ -173,7 +176,9 @@ def _split(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[tuple[Flo
         eta += np.where(high > 1, _POINTS * UNIT * logarithm * (q * high / (1 - q + q * high)), 0.0)
     far = np.maximum(np.abs(edges[:-1]), np.abs(edges[1:]))
     share = np.minimum(mean - low, high - mean) / gap
-    needed = np.where(share > _LEAST_SHARE, (eta + _POINTS * UNIT * far) / np.maximum(share, _LEAST_SHARE), np.inf)
+    eta = eta + _POINTS * UNIT * far
+    needed = np.where(share > _LEAST_SHARE, eta / np.maximum(share, _LEAST_SHARE), np.inf)
+    needed = np.where(alone, eta, needed)
     common_rho, common_eta = (_common(values, b * (1 + mean)) for values in (rho, needed))
     further = np.maximum(np.abs(low), high)
     points = _POINTS * UNIT * (1 + far + logarithm) * b * (further + 1 / q) / gap
