@@ -157,8 +157,8 @@ def _split(
     both points by η/θ for remove and η/(1 - θ) for add: less would not do for a mean at the end of its cell, where the
     other end may hold a speck of mass that rounding hides. (A single atom has no other end: moved by η, its split has a
     mean beyond it, and Jensen's inequality is all that is needed.) What most cells have of ρ and of these is charged to
-    all; a cell with more, as in the tails or with an atom on a point, has its weights raised instead: b(ρ + Xη/gap) more
-    on both points is more than any such error moves (L2, L9).
+    all; a cell with more, as in the tails or with an atom on a point, has its weights raised instead: b(ρ + Xη/gap)
+    more on both points is more than any such error moves (L2, L9).
     """
     low, high = z[:, :-1], z[:, 1:]
     gap = high - low

@@ -28,9 +28,9 @@ class Curve:
 
     def delta(self, epsilon: float) -> float:
         """δ at ε ≥ 0: an upper bound, or a lower one. What is not a number bounds nothing: ∞ above and 0 below."""
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             terms = float(self.masses @ -np.expm1(np.minimum(epsilon - self.losses, 0.0)))
-        if math.isnan(terms):
+        if not math.isfinite(terms):
             return math.inf if self.upper else 0.0
         if self.upper:
             return self.rest + terms * (1 + accumulated(len(self.masses) + 8))
