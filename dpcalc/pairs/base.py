@@ -53,7 +53,11 @@ class Pair(ABC):
     def cells(self, edges: Floats) -> Cells:
         """`masses` with bounds on their errors: those of differences of tails, unless a pair knows better."""
         p, q = self.masses(edges)
-        return Cells(p, q, tail_errors(p), tail_errors(q))
+        return Cells(p, q, tail_errors(p, self.sharpness()), tail_errors(q, self.sharpness()))
+
+    def sharpness(self) -> float:
+        """The μ of the Gaussian whose distribution function the masses are made of, or 0."""
+        return 0.0
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:  # noqa: ARG002
         """log E_P[exp(λL)] at complex λ with Re λ > 0, accurate but no bound; None where it is unknown or infinite."""
@@ -157,6 +161,9 @@ class ReversedPair(Pair):
 
     pair: Pair
 
+    def sharpness(self) -> float:
+        return self.pair.sharpness()
+
     def masses(self, edges: Floats) -> tuple[Floats, Floats]:
         a, b = self.pair.masses(-edges[::-1])
         return b[..., ::-1], a[..., ::-1]
@@ -203,6 +210,9 @@ class MixturePair(Pair):
 
     pair: Pair
     rate: float
+
+    def sharpness(self) -> float:
+        return self.pair.sharpness()
 
     def masses(self, edges: Floats) -> tuple[Floats, Floats]:
         a, b = self.pair.masses(self._base_loss(edges))
@@ -255,6 +265,9 @@ class SymmetrisedPair(Pair):
     """Both directions of `pair` in one: losses above 0 as it has them, below 0 mirrored, and an atom at 0."""
 
     pair: Pair
+
+    def sharpness(self) -> float:
+        return self.pair.sharpness()
 
     def masses(self, edges: Floats) -> tuple[Floats, Floats]:
         above = np.append(np.maximum(edges, _POSITIVE), np.inf)

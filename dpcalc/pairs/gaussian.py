@@ -56,6 +56,9 @@ class GaussianPair(Pair):
 
     mu: float
 
+    def sharpness(self) -> float:
+        return self.mu
+
     def masses(self, edges: Floats) -> tuple[Floats, Floats]:
         return _masses(self.mu, edges)
 
@@ -108,6 +111,9 @@ class OpposedGaussian(Pair):
 
     mu: float
     rate: float
+
+    def sharpness(self) -> float:
+        return self.mu
 
     def masses(self, edges: Floats) -> tuple[Floats, Floats]:
         x = self._place(edges)
@@ -181,6 +187,9 @@ class _GaussianRows(Pair):
     """A GaussianPair for each of some μ, one row of masses each."""
 
     mus: tuple[float, ...]
+
+    def sharpness(self) -> float:
+        return max(self.mus)
 
     def masses(self, edges: Floats) -> tuple[Floats, Floats]:
         return _masses(np.array(self.mus)[:, None], edges)

@@ -11,8 +11,10 @@ from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.sampled import FixedSizeSampled, PoissonSampled
+from dpcalc.pairs.base import tail_errors
 from dpcalc.pairs.bounded_range import BoundedRangePair
 from dpcalc.pairs.discrete_gaussian import discrete_gaussian_pairs
+from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.laplace import LaplacePair
 from dpcalc.pairs.points import pure_dp_pair
 from dpcalc.pairs.subsampled_gaussian import rdp
@@ -159,3 +161,13 @@ def test_a_sampled_laplace_is_far_below_the_unsampled_one():
     bound = float(mechanism.rdp(np.array([3.0]))[0])
     exact = divergence(laplace_excess(mechanism.base.epsilon, 0.02, mpmath.mpf(3)), 3)
     assert exact <= bound < 1.001 * float(exact) < 1e-3
+
+
+@pytest.mark.parametrize("make", [lambda p: p.symmetrised(), lambda p: p.reversed(), lambda p: p])
+def test_errors_of_cells_grow_with_the_mu_behind_a_sampled_pair(make) -> None:
+    """The argument t/μ ± μ/2 of a distribution function is off by more the larger μ is, whoever asks for its masses."""
+    edges = np.linspace(-3.0, 3.0, 40)
+    pair = make(GaussianPair(40.0).mixed(0.2))
+    assert pair.sharpness() == 40.0
+    charged = pair.cells(edges).q_error
+    assert np.all(charged >= tail_errors(pair.masses(edges)[1], 40.0))
