@@ -183,7 +183,7 @@ class Reach:
 
 
 def is_found(mutant: Mutant, checkout: Path, tests: list[str], seconds: int) -> bool:
-    """Whether a test fails, or does not end, with the mutant in place. Runs in a fork, which has the libraries loaded."""
+    """Whether a test fails, or does not end, with the mutant in place. Runs in a fork, with the libraries loaded."""
     target = checkout / mutant.path.relative_to(ROOT)
     source = target.read_bytes()
     target.write_bytes(mutant.applied(source))
