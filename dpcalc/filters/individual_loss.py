@@ -25,9 +25,9 @@ from dpcalc.arrays import Bools, Complexes, Floats, Indices
 from dpcalc.errors import InputError
 from dpcalc.filters.buckets import NormCounts, distance
 from dpcalc.filters.edge_losses import edge_losses
-from dpcalc.filters.transforms import ROUND, Transforms, phases
+from dpcalc.filters.transforms import BLOCK, ROUND, Transforms, phases
 
-_ABSCISSAS = np.geomspace(0.02, 1e8, 72)
+_ABSCISSAS = np.geomspace(1e-3, 1e8, 82)
 _LOST, _NOISE, _ALIAS = 2e-3, 5e-3, 2e-3  # shares of δ at ∞, of ε for the drop of noise, of δ for aliases
 _LARGEST_NODES = 32_768
 _ENTRIES = 300_000
@@ -43,11 +43,12 @@ def individual_epsilons(counts: NormCounts, delta: float) -> Floats:
         raise InputError(f"expected delta in (0, 1), got {delta}")
     epsilons = np.zeros(counts.individuals)
     steps = max(1, counts.steps)
-    total = counts.sampling_rate * distance(counts.buckets.edges)
-    # δ(0) is at most the sum of the distances.
+    with np.errstate(divide="ignore"):
+        alike = np.minimum(-np.log1p(-counts.sampling_rate * distance(counts.buckets.edges)), 1e300)
+    # δ(0) is at most the probability that a coupling of both runs, step by step, ever parts.
     apart = np.empty(counts.individuals)
     for some in _parts(np.arange(counts.individuals)):
-        apart[some] = counts.on_edges(some)[0] @ total
+        apart[some] = -np.expm1(-(counts.on_edges(some)[0] @ alike))
     todo = np.flatnonzero(~(apart * (1 + 1e-12) <= delta))
     if not todo.size:
         return epsilons
@@ -126,7 +127,7 @@ class _Direction:
     def _chernoff(self, todo: Indices) -> _Search:
         """log δ ≤ ΣK(c) − cε + c·log c − (1+c)·log(1+c) at the best abscissa."""
         size, c = self._left.size, _ABSCISSAS
-        search = _Search(np.zeros(size), np.zeros(size), np.zeros(size), np.full(size, np.inf))
+        search = _Search(*np.zeros((3, size)), np.full(size, np.inf))
         logs, remainders = (np.where(np.isinf(a), 1e200, a) for a in (self._real.logs, self._real.remainders))
         for some in _parts(todo):
             whole, coins = self._counts.on_edges(some)
@@ -174,10 +175,11 @@ class _Direction:
         parts = []
         for some in _parts(who, max(1, _ENTRIES // nodes)):
             whole, coins = (counted[:, used] for counted in self._counts.on_edges(some))
+            top = (whole @ table.tops) * (1 + ROUND * (used.size + 4))
             sums = whole @ table.logs.real + 1j * (whole @ table.logs.imag)
             wrong = coins @ table.remainders + whole @ table.errors
-            wrong += ROUND * (used.size * np.abs(sums) + 64)
-            parts.append(kernel.solve(sums, wrong, np.log(self._left[some]), search.best[some]))
+            wrong += ROUND * (np.abs(sums) + 4)
+            parts.append(kernel.solve(sums, wrong, np.log(self._left[some]) - top, search.best[some]))
         return _Found(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
@@ -267,7 +269,7 @@ class _Kernel:
         c, goal = float(self.points[0].real), goal - top
         high, low = start.copy(), np.zeros(len(terms))
         slope, share = np.full(len(terms), c), np.zeros(len(terms))
-        at_zero = terms.real.sum(axis=1) + errors
+        at_zero = _sum(terms.real) + errors
         high[_accepted(at_zero, np.zeros(len(terms)), goal)] = 0.0
         x, live = 0.9 * high, np.flatnonzero(high > 0)
         for turn in range(30):
@@ -275,7 +277,7 @@ class _Kernel:
                 break
             epsilon = x[live]
             turned = terms[live] * phases(-self.step * epsilon, self.points.size)
-            value = turned.real.sum(axis=1) + errors[live]
+            value = _sum(turned.real) + errors[live]
             known = np.where(np.isfinite(value) & (value > 0), value, 1.0)
             fine = known == value
             slope[live] = np.where(fine, ((turned @ self.points).real + c * errors[live]) / known, c)
@@ -293,9 +295,14 @@ class _Kernel:
         """The sum of all errors, relative to M(c): of each term at most its own, or what |M(c+iy)| ≤ M(c) leaves."""
         size, first = np.abs(terms), np.exp(np.minimum(wrong[:, :1], 600.0))
         own = np.where(wrong < 600, size * np.expm1(np.minimum(wrong, 600.0)), np.inf)
-        errors = np.minimum(own, size + first * np.abs(self.weights)).sum(axis=1) + self.beyond * first[:, 0]
-        errors += size.sum(axis=1) * ROUND * (self.points.size + 16)
+        errors = np.minimum(own, size + first * np.abs(self.weights)).sum(axis=1) * (1 + 1e-9)
+        errors += self.beyond * first[:, 0] + size.sum(axis=1) * ROUND * (self.points.size / BLOCK + BLOCK + 16)
         return np.asarray(np.where(wrong[:, 0] < 600, errors, np.inf))  # otherwise M(c) itself is not known
+
+
+def _sum(terms: Floats) -> Floats:
+    """The sum of each row by blocks of 16, so that no number is added to more than 16 and n/16 others."""
+    return np.asarray(terms.reshape(len(terms), -1, BLOCK).sum(axis=2).sum(axis=1))
 
 
 def _accepted(value: Floats, exponent: Floats, goal: Floats) -> Bools:
