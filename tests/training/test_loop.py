@@ -13,8 +13,8 @@ from dpcalc.training.noise import SeededNoise
 from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account
 from dpcalc.training.report import audit
-from dpcalc.training.run import Files, configurations, run, search, winner
-from dpcalc.training.settings import Settings
+from dpcalc.training.run import configurations, run, search, winner
+from dpcalc.training.settings import Files, Settings
 
 DATA = synthetic(600, 100)
 FULL = Settings(model="logistic", algorithm="gd", steps=6, noise_multiplier=20.0, seed=1, clip=2.0, lr=1.0)
