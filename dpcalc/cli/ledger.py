@@ -147,7 +147,7 @@ def status(
 ) -> Result:
     """What is spent and left, by whom and when, what still fits, and until when it lasts at this pace."""
     from dpcalc.ledger.requests import asked
-    from dpcalc.ledger.results import standing
+    from dpcalc.ledger.standing import standing
 
     with _open(ledger) as opened:
         _expect_budgets(opened)
