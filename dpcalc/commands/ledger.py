@@ -159,7 +159,7 @@ class Status(Asked):
     def answer(self) -> Result:
         """Every budget as it stands."""
         from dpcalc.ledger.requests import asked
-        from dpcalc.ledger.results import standing
+        from dpcalc.ledger.standing import standing
 
         with _open(self.ledger) as opened:
             _expect_budgets(opened)

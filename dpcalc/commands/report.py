@@ -100,7 +100,7 @@ def _is_ledger(source: str) -> bool:
 
 
 def _pages(ledger: str) -> list[Result]:
-    from dpcalc.ledger.results import pages
+    from dpcalc.ledger.standing import pages
 
     return pages(ledger)
 
