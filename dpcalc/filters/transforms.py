@@ -162,7 +162,7 @@ def _fresh(places: Indices) -> Indices:
 
 
 def _chained(fresh: Indices, change: Complexes, tops: Floats, wrong: Floats) -> ContourTable:
-    """Logarithms of 1 + `change` = M/M(c), M(c) = e^tops, continuous along the edges; `wrong` is the error of `change`."""
+    """Logarithms of 1 + `change` = M/M(c), M(c) = e^tops, continuous along the edges, given the error of `change`."""
     moment = 1 + change
     size = np.maximum(np.abs(moment), 1e-300)
     before = np.concatenate([np.zeros_like(change[:1]), change[:-1]])
