@@ -112,8 +112,6 @@ def people(number: int = 100_000, steps: int = 200) -> None:
 
 
 def main() -> None:
-    if "--people" in sys.argv:
-        return people()
     wide, rare = "--wide" in sys.argv, "--rare" in sys.argv
     numbers = [int(word) for word in sys.argv[1:] if not word.startswith("--")]
     records, seed = (numbers + [200, 0][len(numbers) :])[:2]
@@ -142,7 +140,9 @@ def main() -> None:
         ratios.append((ratio, record.delta))
     found = np.array([ratio for ratio, _ in ratios])
     usual = np.array([ratio for ratio, delta in ratios if delta >= 1e-12])
-    print(f"{len(ratios)} records, seed {seed}{', wide' * wide}{', rare' * rare}: {below} below the certified lower bound")
+    print(
+        f"{len(ratios)} records, seed {seed}{', wide' * wide}{', rare' * rare}: {below} below the certified lower bound"
+    )
     print(
         f"  over the certified upper bound: median {np.median(found):.4f}, 95 % {np.quantile(found, 0.95):.4f}, ",
         end="",
@@ -156,4 +156,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    people() if "--people" in sys.argv else main()
