@@ -3,7 +3,7 @@
 A public coin with weight w between M_a and M_b has log((1−w)M_a + wM_b) = (1−w)log M_a + w·log M_b + r with, for
 y = M_b/M_a − 1, |r| ≤ w(1−w)·|y|²·∫₀¹|1+vy|⁻²dv. So a record's ΣK(λ) is its counts on the edges times a table of
 log M, and the error at most its Σw(1−w) times a table of the bound. Fractional counts need a continuous logarithm:
-from one edge to the next its angle turns by that of M_b/M_a, less than half a turn, anew after an edge that nobody uses.
+from one edge to the next its angle turns by that of M_b/M_a, anew after an edge that nobody uses.
 """
 
 from __future__ import annotations
