@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcalc.arrays import Bools, Complexes, Floats, Indices
+from dpcalc.arrays import Floats, Indices
 from dpcalc.errors import InputError
 from dpcalc.filters.buckets import NormCounts, distance
 from dpcalc.filters.contour import Kernel
@@ -127,7 +127,7 @@ class _Direction:
     def _chernoff(self, todo: Indices) -> _Search:
         """log δ ≤ ΣK(c) − cε + c·log c − (1+c)·log(1+c) at the best abscissa."""
         size, c = self._left.size, _ABSCISSAS
-        search = _Search(*np.zeros((3, size)), np.full(size, np.inf))
+        search = _Search(np.zeros(size), np.zeros(size), np.zeros(size), np.full(size, np.inf))
         logs, remainders = (np.where(np.isinf(a), 1e200, a) for a in (self._real.logs, self._real.remainders))
         for some in _parts(todo):
             whole, coins = self._counts.on_edges(some)
