@@ -42,6 +42,7 @@ TURNED = {
     "up": "down",
     "down": "up",
 }
+_FOUND = (1, 2, -signal.SIGALRM)  # a test failed, could not be imported, or did not end
 COMPARED = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
 
 
@@ -192,7 +193,9 @@ def is_found(mutant: Mutant, checkout: Path, tests: list[str], seconds: int) -> 
         child = os.fork()
         if not child:
             _run_tests(checkout, tests, seconds)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert code in (0, *_FOUND), f"pytest ended with {code}"
+        return code != 0
     finally:
         target.write_bytes(source)
 
@@ -208,9 +211,10 @@ def _run_tests(checkout: Path, tests: list[str], seconds: int) -> None:
     os.environ |= {"CI": "true", "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
     sys.path.insert(0, str(checkout))
     sys.dont_write_bytecode = True
+    code = 70
     with contextlib.suppress(BaseException):
-        os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests])))
-    os._exit(1)
+        code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+    os._exit(code)
 
 
 def main() -> None:
@@ -249,5 +253,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    _preloaded = [__import__(name) for name in ("numpy", "scipy.special", "mpmath", "hypothesis", "pytest", "typer")]
+    _preloaded = [__import__(name) for name in ("numpy", "scipy.special", "mpmath", "pytest", "typer")]
     main()
