@@ -267,6 +267,13 @@ class NormCounts:
         self._type, self._shift = _NARROW if packed.dtype == _NARROW[0] else _WIDE
         self._packed, self.individuals, self.steps = packed, len(packed), int(arrays["norm_count_steps"])
 
+    def part(self, records: Indices) -> NormCounts:
+        """Those of some records, to be continued independently."""
+        part = NormCounts(self.buckets, self.sampling_rate, records.size)
+        part._packed = self.packed[records]
+        part._type, part._shift, part.steps = self._type, self._shift, self.steps
+        return part
+
     @classmethod
     def joined(cls, parts: Iterable[NormCounts]) -> NormCounts:
         """The counts of all records of several parts, in this order."""

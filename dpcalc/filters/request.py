@@ -71,7 +71,7 @@ class Request:
         """Options that do not go together: where, whether they were given, and what is the matter."""
         individual, local = self.scope == "individual", self.engine == "local"
         for_individuals = self.mode == "clip" or self.groups or self.sample_rate is not None
-        needs_local = self.state or self.odometer is not None or not individual
+        needs_local = self.odometer is not None or not individual
         return [
             ("--sample-rate", self.sample_rate is not None and self.kind != "rdp", _NO_SAMPLING.get(self.kind, "")),
             (
@@ -86,7 +86,7 @@ class Request:
                 not individual and for_individuals,
                 "--mode clip, --groups and --sample-rate are for --scope individual",
             ),
-            ("--engine dask", not local and needs_local, "--state, --odometer and --scope global need --engine local"),
+            ("--engine dask", not local and needs_local, "--odometer and --scope global need --engine local"),
             ("--scheduler", local and self.scheduler, "a scheduler is for --engine dask"),
             ("--epsilon", self.epsilon is not None and self.delta is None, _NEEDS_DELTA),
             ("--finished", self.finished and self.mode == "clip", "a run that is over is not clipped in hindsight"),
@@ -188,7 +188,7 @@ def carry_out(request: Request, name: str, *, advance: Callable[..., None] = lam
         if request.engine == "dask":
             from dpcalc.filters.cluster import run_on_cluster
 
-            return run_on_cluster(log, settings, scheduler=request.scheduler, advance=advance)
+            return run_on_cluster(log, settings, scheduler=request.scheduler, state=request.state, advance=advance)
         return run_log(log, settings, state=request.state, first_step=request.first_step or 0, advance=advance)
 
 

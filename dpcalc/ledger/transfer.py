@@ -10,6 +10,7 @@ from typing import Any
 from dpcalc.errors import InputError
 from dpcalc.ledger.chain import SCHEMA, Entry, canonical
 from dpcalc.ledger.ledger import Ledger
+from dpcalc.ledger.opened import opened
 from dpcalc.ledger.requests import stored_request
 from dpcalc.ledger.store import Charge, Row
 from dpcalc.ledger.tree import State, main_account
@@ -40,7 +41,7 @@ def imported(url: str, lines: Iterable[str], source: str) -> int:
     _, wrong = replayed(identifier, entries)
     if wrong:
         raise InputError(wrong[0], where=source)
-    with Ledger.open(url, create=True, identifier=identifier) as ledger:
+    with opened(url, create=True, identifier=identifier) as ledger:
         if ledger.identifier != identifier:
             raise InputError(f"is of another ledger than {ledger.store.shown}", where=source)
         with ledger.store.writing():

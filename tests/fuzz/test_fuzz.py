@@ -90,9 +90,7 @@ def test_whatever_comes_in_the_contract_holds(block: int, tmp_path: Path) -> Non
             broken.append(f"{number} {case.kind}: {found}\n   {case.arguments}")
         else:
             _remove(folder)
-    assert not broken, "\n".join(
-        f"{number} {case.kind}: {found}\n   {case.arguments}" for number, case, found in broken
-    )
+    assert not broken, "\n".join(broken)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < MEGABYTES * 1024
 
 
