@@ -17,8 +17,9 @@ import pytest
 
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.filters import cluster as engine
+from dpcalc.filters.carrying import carry_out
 from dpcalc.filters.logs.parquet_table import texts
-from dpcalc.filters.request import Request, carry_out
+from dpcalc.filters.request import Request
 from dpcalc.filters.run import Run
 from dpcalc.filters.shuffle import shares
 
