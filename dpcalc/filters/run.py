@@ -154,7 +154,7 @@ class Run:
         refused = list(self.filter.charge_block(block))
         self._count_active(start, block.shape[1], refused)
         if self.norm_counts is not None:
-            self.norm_counts.add(_without(block, refused))
+            self.norm_counts.add(block, refused=refused)
 
     def _count_active(self, start: int, people: int, refused: list[Refused]) -> None:
         active = self.steps.view("active", start)
@@ -302,21 +302,6 @@ def _buckets(rule: Rule) -> Buckets:
     # A norm that was rounded when it was stored is widened, as the filter does it.
     tolerance = rule.tolerance if rule.tolerance > ROUNDING else 0.0
     return Buckets(sigma=rule.scale, clip=rule.clip, tolerance=tolerance)
-
-
-def _without(block: NDArray[np.floating], refused: list[Refused]) -> NDArray[np.floating]:
-    """The values of those who took part, 0 for the others."""
-    if not refused:
-        return block
-    block = block.copy()
-    for found in refused:
-        rows = slice(found.first, found.first + len(found.out))
-        first, last = int(found.records[0]), int(found.records[-1])
-        if last - first < found.records.size:
-            np.copyto(block[rows, first : last + 1], 0.0, where=found.out)
-        else:
-            block[rows, found.records] *= ~found.out
-    return block
 
 
 class Duplicate(Exception):  # noqa: N818 - turned into an error with its line by the reader

@@ -7,6 +7,7 @@ import gzip
 import random
 import re
 from collections.abc import Callable
+from functools import partial
 
 NASTY = (
     "0", "-0", "1", "-1", "1e-5", "1e300", "1e-300", "5e-324", "1.7976931348623157e308", "1e309", "nan", "inf", "-inf",
@@ -56,7 +57,7 @@ def spoilt_text(dice: random.Random, text: str) -> bytes:
 
 def packed(dice: random.Random, data: bytes) -> bytes:
     """As it is, compressed, or compressed and then damaged."""
-    pack: Callable[[bytes], bytes] = dice.choice([bytes, bytes, gzip.compress, bz2.compress])
+    pack: Callable[[bytes], bytes] = dice.choice([bytes, bytes, partial(gzip.compress, mtime=0), bz2.compress])
     return spoilt(dice, pack(data)) if dice.random() < 0.2 else pack(data)
 
 
