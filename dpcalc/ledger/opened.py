@@ -9,6 +9,7 @@ from typing import Any
 from dpcalc.errors import InputError
 from dpcalc.files import reason
 from dpcalc.ledger.ledger import Ledger
+from dpcalc.ledger.postgres import without_password
 
 # What comes of a row that holds something else than dpcalc writes there.
 _DAMAGED = (TypeError, ValueError, LookupError, AttributeError)
@@ -17,8 +18,9 @@ _DAMAGED = (TypeError, ValueError, LookupError, AttributeError)
 @contextmanager
 def opened(url: str, **how: Any) -> Iterator[Ledger]:
     """The ledger at a place, opened as `Ledger.open` does it."""
-    with Ledger.open(url, **how) as ledger:
-        try:
+    try:
+        with Ledger.open(url, **how) as ledger:
             yield ledger
-        except _DAMAGED as error:
-            raise InputError(f"is damaged ({reason(error)})", where=ledger.store.shown) from None
+    except _DAMAGED as error:
+        shown = without_password(url)[0] if "://" in url else url
+        raise InputError(f"is damaged ({reason(error)})", where=shown) from None

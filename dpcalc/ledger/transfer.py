@@ -69,7 +69,7 @@ def _read(lines: Iterable[str], source: str) -> tuple[str, list[Entry]]:
         raise InputError(
             f"lines are missing: {header.get('entries')} entries announced, {len(entries)} found", where=source
         )
-    if not re.fullmatch("[0-9a-f]{32}", str(header["ledger"])):
+    if not re.fullmatch("[0-9a-f]{32}", str(header.get("ledger"))):
         raise InputError("its first line names no ledger", where=source)
     return str(header["ledger"]), entries
 
