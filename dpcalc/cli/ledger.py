@@ -235,7 +235,7 @@ def import_(
     ledger: Place,
     file: Annotated[str, typer.Argument(metavar="FILE", help="An export; - is standard input.")],
 ) -> Result:
-    """Take in an export: all of it or nothing, after its chain, totals and limits were checked."""
+    """Take in an export: all of it or nothing, after its chain, totals, limits and costs were checked."""
     from dpcalc.files import read_bytes
     from dpcalc.ledger.results import taken_in
     from dpcalc.ledger.transfer import MAX_BYTES, imported

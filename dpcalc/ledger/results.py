@@ -173,7 +173,7 @@ def taken_in(ledger: Ledger, added: int) -> Result:
     return Result(
         command="ledger import",
         guarantee=terms.guarantee(),
-        headline=f"{added:,} entries added, {number:,} in all; chain, totals and limits hold",
+        headline=f"{added:,} entries added, {number:,} in all; chain, totals, limits and costs hold",
         details={"added": added, "entries": number, "head": head},
     )
 
