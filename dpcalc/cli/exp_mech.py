@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from dpcalc.cli.command import command
 from dpcalc.cli.options import AdjacencyChoice, Delta, number, whole
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Result, Section
-from dpcalc.report import rounded_up
-
-if TYPE_CHECKING:
-    from dpcalc.last_iterate.sampling import Comparison
-    from dpcalc.last_iterate.sampling_request import SamplingRequest
+from dpcalc.guarantee import Result
 
 _TARGET = "Sampling from exp(-F)"
 _CHAIN = "By Langevin Monte Carlo (otherwise: exactly)"
@@ -65,6 +60,7 @@ def exp_mech(
     The textbook bound is shown next to it, with the one that wins.
     """
     from dpcalc.last_iterate.sampling_request import SamplingRequest
+    from dpcalc.last_iterate.sampling_result import sampling_result
 
     if delta is None:
         raise InputError("--delta is needed: the δ at which to give ε, strictly between 0 and 1")
@@ -80,31 +76,4 @@ def exp_mech(
         epsilon_mech=epsilon_mech,
         count=count,
     )
-    return _result(request, request.answer())
-
-
-def _result(request: SamplingRequest, comparison: Comparison) -> Result:
-    rows = tuple(
-        (
-            entry["name"] + (" (best)" if entry["name"] == comparison.winner else ""),
-            entry["theorem"],
-            rounded_up(entry["mu"]),
-            rounded_up(entry["epsilon"]),
-            entry["note"],
-        )
-        for entry in comparison.bounds
-    )
-    columns = ("bound", "theorem", "μ", f"ε at δ = {comparison.guarantee.delta:g}", "note")
-    details: dict[str, Any] = {
-        "request": request.stored(),
-        "classical_epsilon": comparison.classical_epsilon,
-        "winner": comparison.winner,
-        "bounds": list(comparison.bounds),
-    }
-    return Result(
-        command="exp-mech",
-        guarantee=comparison.guarantee,
-        details=details,
-        facts=(("compared", comparison.verdict),),
-        sections=(Section(title="Bounds", columns=columns, rows=rows),),
-    )
+    return sampling_result(request, request.answer())

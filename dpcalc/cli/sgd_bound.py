@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import prod
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -127,10 +128,10 @@ ScheduleFile = Annotated[
     ),
 ]
 SweepOption = Annotated[
-    SweepText | None,
+    list[SweepText] | None,
     parsed(
         "--sweep",
-        help="epochs=10:200:10 or lr=0.1,0.05; also steps, sigma, batch-size, …",
+        help="epochs=10:200:10 or lr=0.1,0.05; also steps, sigma, batch-size, … Twice: both against each other.",
         metavar="NAME=A:B:STEP",
         parse=SweepText,
         panel=_SEARCH,
@@ -207,7 +208,7 @@ def sgd_bound(
         diameter=diameter,
         schedule=_read_schedule(schedule) if schedule is not None else None,
     )
-    if sweep is not None:
+    if sweep:
         return _swept(request, sweep)
     if target_epsilon is not None:
         return _solved(request, target_epsilon, unknown=_unknown(noises))
@@ -226,7 +227,7 @@ def _check_mode(
     *,
     noises: Noises,
     length: float | None,
-    sweep: SweepText | None,
+    sweep: list[SweepText] | None,
     target: float | None,
 ) -> None:
     solving = _unknown(noises) is not None
@@ -237,7 +238,7 @@ def _check_mode(
         raise InputError("solve needs --target-epsilon, the ε to stay within")
     if target is not None and not solving and length is not None:
         raise InputError("--target-epsilon finds the longest run: drop --steps and --epochs, or give --sigma solve")
-    if target is not None and sweep is not None:
+    if target is not None and sweep:
         raise InputError("--target-epsilon and --sweep cannot be combined")
 
 
@@ -248,17 +249,19 @@ def _read_schedule(path: str) -> Schedule:
     return read_schedule(read_text(path, limit=_SCHEDULE_BYTES, what="a schedule"), name=path)
 
 
-def _swept(request: Request, swept: SweepText) -> Result:
+def _swept(request: Request, swept: list[SweepText]) -> Result:
     from dpcalc.cli.progress import progress
     from dpcalc.last_iterate.results import sweep_result
-    from dpcalc.last_iterate.sweep import Sweep, run_sweep
+    from dpcalc.last_iterate.sweep import Sweep, check_sweeps, run_sweeps
 
     try:
-        sweep = Sweep.parse(swept.text)
+        sweeps = [Sweep.parse(each.text) for each in swept]
     except ValueError as error:
         raise InputError(str(error), where="--sweep") from None
-    with progress(f"Sweeping {sweep.name}", total=len(sweep.values)) as advance:
-        return sweep_result(sweep, run_sweep(request, sweep, advance=advance))
+    check_sweeps(sweeps)
+    names = " and ".join(sweep.name for sweep in sweeps)
+    with progress(f"Sweeping {names}", total=prod(len(sweep.values) for sweep in sweeps)) as advance:
+        return sweep_result(sweeps, run_sweeps(request, sweeps, advance=advance))
 
 
 def _solved(request: Request, target: float, *, unknown: Unknown | None) -> Result:
@@ -269,9 +272,9 @@ def _solved(request: Request, target: float, *, unknown: Unknown | None) -> Resu
         analysis = longest_run(request, target=target)
         steps = analysis.setting.steps
         limit = " or more (the search stops there)" if steps >= MOST_STEPS // 2 else ""
-        headline = f"The longest run within ε = {target:g} has {steps} steps{limit}."
+        headline = f"{steps:,} steps{limit} is the longest run within ε = {target:g}"
         return single_result(analysis, solution={"solution": steps, "solved_for": "steps"}, headline=headline)
     analysis = least_noise(request, target=target, unknown=unknown)
     noise: float = getattr(analysis.request, unknown)
-    headline = f"The least noise within ε = {target:g} is {unknown.replace('_', ' ')} {rounded_up(noise)}."
+    headline = f"{unknown} = {rounded_up(noise)} is the least noise within ε = {target:g}"
     return single_result(analysis, solution={"solution": noise, "solved_for": unknown}, headline=headline)
