@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +22,8 @@ from dpcalc.training.noise import SEEDED, SYSTEM
 from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account, account_search, calibrated, epsilon_so_far
 from dpcalc.training.report import describe, search_section, training_sections
-from dpcalc.training.run import Files, Trial, configurations, run, search, winner
-from dpcalc.training.settings import Settings
+from dpcalc.training.run import Trial, configurations, run, search, winner
+from dpcalc.training.settings import Files, Settings, Wanted
 
 Progress = Callable[..., AbstractContextManager[Callable[..., None]]]
 Charge = Callable[[Guarantee], None]
@@ -32,20 +32,6 @@ _NOT_COVERED = (
     "training accuracy, loss, active_per_step and spent budgets are taken from the private records without noise: they "
     "steer nothing, are for the owner of the data, and are not covered by the guarantee"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What is asked of a run besides its settings."""
-
-    data: str
-    delta: float
-    test_data: str | None = None
-    epsilon: float | None = None
-    runs: int = 1
-    grid: str | None = None
-    save: str | None = None
-    read_limit: int = files.LIMIT
 
 
 def train_and_report(

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import typer
-
-from dpcalc.cli import streams
-from dpcalc.cli.command import command
-from dpcalc.cli.options import AdjacencyChoice, Curve, Deltas, number
+from dpcalc.asked import Asked, number, option
+from dpcalc.commands.common import (
+    ADJACENCY,
+    DEFAULT_TOLERANCE,
+    DELTAS,
+    MECHANISMS,
+    SPECS,
+    TOLERANCE,
+    asked_at,
+    wait_for_terminal,
+)
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Budget, Result, Section
-from dpcalc.numbers import NON_NEGATIVE, Range
+from dpcalc.guarantee import Adjacency, Result, Section
+from dpcalc.numbers import NON_NEGATIVE
 
 if TYPE_CHECKING:
     from dpcalc.spec.composition import Composition, Cost
@@ -24,105 +28,74 @@ if TYPE_CHECKING:
 
 _ROWS = 30
 
-DEFAULT_TOLERANCE = 1e-3
-
 # Accountants without a grid, whose answers no tolerance changes.
 _CLOSED = ("gdp", "rdp", "clt")
-
-
-class AccountantChoice(str, Enum):
-    """How the composition is accounted for."""
-
-    auto = "auto"
-    gdp = "gdp"
-    rdp = "rdp"
-    pld = "pld"
-    clt = "clt"
-
-
-Specs = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="SPEC...", help="YAML specs or JSON results of dpcalc commands; - is standard input."),
-]
-Mechanisms = Annotated[
-    list[str] | None,
-    typer.Option("--mechanism", "-m", metavar="MECH", help="One more entry: laplace,epsilon=0.1,count=3; repeatable."),
-]
-Accountant = Annotated[
-    AccountantChoice, typer.Option(help="auto takes the tightest certified one; clt is an approximation.")
-]
-AdjacencyOption = Annotated[
-    AdjacencyChoice | None, typer.Option(help="Account under this one; specs that state another must convert.")
-]
-Tolerance = Annotated[
-    float | None,
-    number(
-        "--tolerance",
-        help="Largest relative gap to aim for between upper and lower bound; default 1e-3.",
-        allowed=Range(low=1e-6, high=1),
-    ),
-]
-
 
 # δ of a curve that was not asked for point by point.
 _CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-12)
 
 
-@command(
-    example="dpcalc compose -m gaussian,noise_multiplier=4,count=10 -m laplace,epsilon=0.1 --delta 1e-5",
-    plot=True,
-)
-def compose(
-    *,
-    spec: Specs = None,
-    mechanism: Mechanisms = None,
-    delta: Deltas = None,
-    epsilon: Annotated[
-        float | None, number("--epsilon", help="ε at which to give δ (in place of --delta).", allowed=NON_NEGATIVE)
-    ] = None,
-    curve: Curve = False,
-    accountant: Accountant = AccountantChoice.auto,
-    adjacency: AdjacencyOption = None,
-    tolerance: Tolerance = None,
-    limits: Budget,
-) -> Result:
+@dataclass(frozen=True, kw_only=True)
+class Compose(Asked):
     """Compose mechanisms: ε at δ (or δ at ε), certified from above and below, and what each of them costs.
 
     SPEC lists mechanisms in YAML, or is the JSON that any dpcalc command printed. Several are composed together.
     """
-    from dpcalc.spec.sources import read_documents
-    from dpcalc.spec.specification import common_budget
 
-    if tolerance is not None and accountant.value in _CLOSED:
-        raise InputError(
-            f"has no effect on --accountant {accountant.value}, which has a closed form", where="tolerance"
+    example: ClassVar[str] = (
+        "dpcalc compose -m gaussian,noise_multiplier=4,count=10 -m laplace,epsilon=0.1 --delta 1e-5"
+    )
+    draws: ClassVar[bool] = True
+
+    spec: Annotated[tuple[Any, ...], SPECS] = ()
+    mechanism: Annotated[tuple[str, ...], MECHANISMS] = ()
+    delta: Annotated[tuple[float, ...], DELTAS] = ()
+    epsilon: Annotated[
+        float | None, number("--epsilon", help="ε at which to give δ (in place of --delta).", allowed=NON_NEGATIVE)
+    ] = None
+    curve: Annotated[bool, option("--curve", help="ε at δ from 1e-3 to 1e-12 too.")] = False
+    accountant: Annotated[
+        Literal["auto", "gdp", "rdp", "pld", "clt"],
+        option("--accountant", help="auto takes the tightest certified one; clt is an approximation."),
+    ] = "auto"
+    adjacency: Annotated[Adjacency | None, ADJACENCY] = None
+    tolerance: Annotated[float | None, TOLERANCE] = None
+
+    def answer(self) -> Result:
+        """The composition of everything that is listed."""
+        from dpcalc.spec.sources import read_documents
+        from dpcalc.spec.specification import common_budget
+
+        if self.tolerance is not None and self.accountant in _CLOSED:
+            raise InputError(
+                f"has no effect on --accountant {self.accountant}, which has a closed form", where="tolerance"
+            )
+        wait_for_terminal(self.spec)
+        documents = read_documents(self.spec, self.mechanism)
+        budget = common_budget(documents, self.limits)
+        from dpcalc.spec.composition import Question, compose_documents
+
+        deltas, epsilon = asked_at(documents, self.delta, self.epsilon)
+        if self.curve and not deltas:
+            raise InputError("draws ε against δ; it does not go with a question for δ", where="curve")
+        question = Question(
+            delta=deltas[0] if deltas else None,
+            epsilon=epsilon,
+            accountant=self.accountant,
+            tolerance=self.tolerance or DEFAULT_TOLERANCE,
         )
-    wait_for_terminal(spec)
-    documents = read_documents(spec or (), mechanism or ())
-    budget = common_budget(documents, limits)
-    from dpcalc.spec.composition import Question, compose_documents
-
-    deltas, epsilon = asked(documents, delta or [], epsilon)
-    if curve and not deltas:
-        raise InputError("draws ε against δ; it does not go with a question for δ", where="curve")
-    question = Question(
-        delta=deltas[0] if deltas else None,
-        epsilon=epsilon,
-        accountant=accountant.value,
-        tolerance=tolerance or DEFAULT_TOLERANCE,
-    )
-    composition = compose_documents(documents, question, adjacency.value if adjacency else None)
-    points = [*deltas, *(_CURVE if curve else ())] if curve or len(deltas) > 1 else []
-    sections, details = breakdown(documents, composition)
-    return Result(
-        command="compose",
-        guarantee=composition.guarantee,
-        details=details,
-        sections=sections,
-        curve=tuple(composition.curve(sorted(set(points), reverse=True))),
-        records=_records(composition),
-        budget=budget,
-    )
+        composition = compose_documents(documents, question, self.adjacency)
+        points = [*deltas, *(_CURVE if self.curve else ())] if self.curve or len(deltas) > 1 else []
+        sections, details = breakdown(documents, composition)
+        return Result(
+            command="compose",
+            guarantee=composition.guarantee,
+            details=details,
+            sections=sections,
+            curve=tuple(composition.curve(sorted(set(points), reverse=True))),
+            records=_records(composition),
+            budget=budget,
+        )
 
 
 def breakdown(documents: list[Document], composition: Composition) -> tuple[tuple[Section, ...], dict[str, Any]]:
@@ -136,30 +109,6 @@ def breakdown(documents: list[Document], composition: Composition) -> tuple[tupl
         details["if_poisson_sampled"] = {**shown, "holds": False}
     tables = (_table(composition),) if len(composition.costs) > 1 else ()
     return (*_files(documents, composition), *tables), details
-
-
-def wait_for_terminal(paths: list[str] | None) -> None:
-    """Say so if a spec is about to be typed."""
-    if "-" in (paths or ()) and sys.stdin.isatty():
-        streams.tell("reading the spec from the terminal; Ctrl-D ends it\n")
-
-
-def asked(
-    documents: list[Document], deltas: Sequence[float], epsilon: float | None
-) -> tuple[list[float], float | None]:
-    """The δ to give ε at, several for a curve, or the ε to give δ at: the options, or what the documents agree on."""
-    from dpcalc.spec.specification import common_delta, common_epsilon
-
-    if epsilon is not None and deltas:
-        raise InputError("--delta asks for ε and --epsilon asks for δ; give one of them")
-    if epsilon is not None or deltas:
-        return list(deltas), epsilon
-    delta, epsilon = common_delta(documents), common_epsilon(documents)
-    if delta is None and epsilon is None:
-        raise InputError("at which δ? Give --delta D (or --epsilon E for the δ at it), or delta: in the spec")
-    if delta is not None and epsilon is not None:
-        raise InputError("one file asks for ε at a δ, another for δ at an ε; give --delta or --epsilon")
-    return ([] if delta is None else [delta]), epsilon
 
 
 def _cost(cost: Cost) -> dict[str, Any]:
