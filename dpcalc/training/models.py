@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
 from dpcalc.training.layers import LEAK, Convolution, Dense, Layer, MaxPool, Rectifier, Sigmoid
+from dpcalc.training.names import ModelName
 from dpcalc.training.tiles import Array, Buffers
 
-MODELS = ("logistic", "mlp", "cnn", "cnn-small", "autoencoder")
+MODELS: tuple[str, ...] = get_args(ModelName)
 
 # Numbers in the widest layer of one chunk of records: few enough for the caches, enough for the matrix products.
 _CHUNK_NUMBERS = 2_000_000
