@@ -196,9 +196,10 @@ class Verify(Asked):
     example: ClassVar[str] = "dpcalc ledger verify team.db"
 
     ledger: Annotated[str, _PLACE]
-    head: Annotated[str | None, option("--head", metavar="HASH", help="A hash noted earlier that must be there.")] = (
-        None
-    )
+    head: Annotated[
+        str | None,
+        option("--head", metavar="HASH", help="A hash noted earlier that must be there."),
+    ] = None
 
     def answer(self) -> Result:
         """What the audit found."""

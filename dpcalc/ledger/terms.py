@@ -199,11 +199,11 @@ class Terms:
 
 
 _THEOREMS = {
-    "gdp": "GDP filter: Σμ² ≤ B² is B-GDP for adaptively chosen releases (Koskela et al. 2023, Theorem 11)",
-    "zcdp": "zCDP filter: Σρ ≤ B is B-zCDP for adaptively chosen releases (Feldman, Zrnic 2021, Theorem 4.3)",
+    "gdp": "Koskela et al. 2023, Theorem C.1: Σμ² ≤ B² is B-GDP for adaptively chosen releases",
+    "zcdp": "Feldman, Zrnic 2021, Theorem 4.3: Σρ ≤ B is B-zCDP for adaptively chosen releases",
     "rdp": (
-        "Rényi filter, a mixture of orders with weights fixed beforehand (from Feldman, Zrnic 2021, Theorem 3.1), "
-        "with the releases' own δ beside it (Whitehouse, Ramdas, Rogers, Wu 2023)"
+        "Feldman, Zrnic 2021, Theorem 3.1: a mixture of Rényi orders with weights fixed beforehand is a filter; "
+        "Whitehouse, Ramdas, Rogers, Wu 2023: with the releases' own δ beside it"
     ),
 }
 

@@ -57,7 +57,10 @@ def test_a_clean_ledger_is_confirmed(spent) -> None:
         audit = verify(ledger)
         assert (audit.exit_code, audit.entries, audit.changed) == (0, 8, [])
         assert verify(ledger, expected_head=audit.head).exit_code == 0
-        assert "0123" in verify(ledger, expected_head="0123").contradicted[0]
+        assert verify(ledger, expected_head=audit.head[:32]).exit_code == 0
+        assert "0123" in verify(ledger, expected_head="0123" * 8).contradicted[0]
+        with pytest.raises(InputError, match="hexadecimal"):
+            verify(ledger, expected_head="0123")
 
 
 @pytest.mark.parametrize(
