@@ -17,7 +17,12 @@ _ABOVE = 2e-12  # more than δ is rounded up by, relative to itself
 _FAINTEST = 1e-290  # a δ below is not told from 0
 
 
-def convert(
+def convert(notion: Declared, *, group: int = 1, **asked: Any) -> tuple[Guarantee, dict[str, Any]]:
+    """Everything `notion` implies, asked as `implied` is, and the trade-off as details."""
+    return implied(notion, group=group, **asked), _tradeoff(notion.group(group) if group > 1 else notion)
+
+
+def implied(
     notion: Declared,
     *,
     delta: float | None = None,
@@ -25,13 +30,13 @@ def convert(
     orders: Sequence[float] = (),
     adjacency: Adjacency = "add-remove",
     group: int = 1,
-) -> tuple[Guarantee, dict[str, Any]]:
-    """Everything `notion` implies: ε at `delta` or δ at `epsilon`, μ, ρ, RDP, and the trade-off as details."""
+) -> Guarantee:
+    """What `notion` implies: ε at `delta` or δ at `epsilon`, μ, ρ and RDP."""
     if delta is not None and epsilon is not None:
         raise InputError("expected --delta (to get ε) or --epsilon (to get δ), got both")
     if group > 1:
         notion = notion.group(group)
-    warnings = list(notion.reasons())
+    warnings, remarks = list[str](), list(notion.reasons())
     asks: Literal["epsilon", "delta"] = "epsilon" if epsilon is None else "delta"
     if delta is not None:
         epsilon = notion.epsilon_at(delta) if delta > 0 or isinstance(notion, DeclaredDP) else math.inf
@@ -47,7 +52,7 @@ def convert(
     if beyond and rdp:
         warnings.append(f"RDP is not given at order {beyond[0]:g}: nothing is known beyond the orders that were given.")
     mu = notion.gdp()
-    guarantee = Guarantee(
+    return Guarantee(
         adjacency=adjacency,
         status="certified",
         accountant=notion.accountant,
@@ -64,9 +69,9 @@ def convert(
         rdp=rdp,
         assumptions=(f"the mechanism is {_stated(notion)} for {_whom(group)}",),
         warnings=tuple(warnings),
+        remarks=tuple(remarks),
         mechanisms=(notion.spec(),),
     )
-    return guarantee, _tradeoff(notion)
 
 
 def _is_attained(notion: Declared, group: int) -> bool:
