@@ -1,0 +1,192 @@
+"""What to spend where in a sum: hints, and nothing but hints. No bound needs them.
+
+Splitting a block's sum onto a grid of step s adds at most s²/4 to its variance, and a variance V of X = S/t near x adds
+(λ+1)V/(2x²) to ε, λ the order that decides. A part of relative mass r in the *tilted* law of a block (as X^{λ+1} for
+removing and X^{-λ'} for adding weigh it, the other terms at their mean) may move while r·s² stays within its share.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpcalc.arrays import Floats
+from dpcalc.pairs.base import Need
+from dpcalc.pairs.sums.law import RATIO, UPPER, Spans, SumLaw
+from dpcalc.pairs.sums.pilot import Pilot
+
+_BASE, _MOVES = 0.1, 0.5  # shares of the variance: for single terms, and for moves
+_FILL = 8.0  # grids of a level that use up what is allowed for it
+_WIDEST = 1024  # blocks of points of a grid on either side of its middle
+_FEW = 5  # so few points are not worth a move
+_CUT = 1e-3  # of the tolerance in δ, for tails
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Hints for blocks of a sum of `steps` terms."""
+
+    need: Need
+    steps: int
+    middle: float
+    variances: tuple[float, float]
+    smallest: float
+    """A value that single terms are rarely below: all of them at 0 is infinite loss for adding."""
+
+    @property
+    def bulk_step(self) -> float:
+        """The step that suits single terms."""
+        return math.sqrt(6 * _BASE * min(self.variances) / self.steps)
+
+    @property
+    def step(self) -> float:
+        """The finest step, near 0 if terms need it there."""
+        finer = math.ceil(math.log(max(self.bulk_step / self.smallest, 1.0), RATIO))
+        return self.bulk_step * float(RATIO) ** -finer
+
+    def at_zero(self, count: int) -> float:
+        """A weight at 0 of so many terms that all blocks are at together rarely enough."""
+        return 0.5 * self.need.rare ** (count / self.steps)
+
+    def relevances(self, values: Floats, count: int) -> list[tuple[Floats, float]]:
+        """For each way that a Q-mass at these values of a block matters, the log of how much; and the variance."""
+        t, (up, down), (most, least) = self.steps, self.need.orders, self.need.epsilons
+        share = _MOVES * count / (t * (2 + math.log2(t)) * _FILL)
+        first, second = (variance * share for variance in self.variances)
+        with np.errstate(divide="ignore"):
+            level = np.log((values + (t - count)) / t)
+            least_value = t * math.exp(-least) - (t - count)  # below, with the others at 1, the function is straight
+            low = np.log((np.maximum(values, least_value) + (t - count) * self.middle) / t)
+            far = 4 * np.maximum(level - most - 1, 0.0)  # beyond ε the function is straight: splits are free
+            found = [
+                ((up + 1) * np.minimum(level, most) - far, first),
+                (np.log(values) - far, first),
+                (-far, first),
+                (-down * low, second),
+            ]
+        return [(each, variance) for each, variance in found if variance < math.inf]
+
+    def costs(self, values: Floats, log_q: Floats, step: float, count: int) -> Floats:
+        """Per point, the share of what a block may spend that moving it to the next coarser grid would use up."""
+        totals = [_log_sum(log_q + relevance) for relevance, _ in self.relevances(values, count)]
+        return self._costs(values, log_q, step, count, totals)
+
+    def _costs(self, values: Floats, log_q: Floats, step: float, count: int, totals: list[float]) -> Floats:
+        """The largest of what matters at a point and at its neighbours counts: a split may reach as far."""
+        cost = np.zeros(len(values))
+        near = [np.maximum(values + shift, 0.0) for shift in (0.0, -RATIO * step, RATIO * step)]
+        for ways, total in zip(zip(*(self.relevances(at, count) for at in near), strict=True), totals, strict=True):
+            relevance = np.maximum.reduce([each for each, _ in ways])
+            cost += np.exp(np.minimum(log_q + relevance - total, 60.0)) / ways[0][1]
+        return cost * (step * step * (RATIO * RATIO - 1) / 6)
+
+    def spans(self, pilot: Pilot) -> Spans:
+        """Grids for one term: grid k where going to grid k + 1 would not be cheap."""
+        values, logs = pilot.values, np.log(pilot.weights)
+        heavy = pilot.weights * np.maximum(values, 1.0) > 0.01 * self.need.rare / self.steps
+        used = values[heavy] if heavy.any() else values
+        low, high = (float(used.min()) * 0.5, float(used.max()) * 1.3)
+        spans: list[tuple[int, int]] = []
+        while True:
+            s = self.step * float(RATIO) ** len(spans)
+            if s < 0.99 * self.bulk_step:
+                spans.append((0, RATIO * RATIO))
+                continue
+            cost = self.costs(values, logs, s, 1)
+            first, last = _range(values, cost, s)
+            if spans:
+                first = min(first, spans[-1][0] // RATIO // RATIO * RATIO)
+                last = max(last, -(-spans[-1][1] // RATIO // RATIO) * RATIO)
+            covers = first <= low / s and last >= high / s
+            if covers or (RATIO * s > 0.5 * high and high < 20 * _WIDEST * s):
+                first = 0 if low < 4 * s else min(first, math.floor(low / s))
+                return (*spans, (max(first, 0), max(last, math.ceil(high / s), first + 1)))
+            spans.append((first, last))
+
+    def trimmed(self, law: SumLaw) -> SumLaw:
+        """Rare tails taken off, and the outer parts of each grid moved to the next coarser one where that is cheap."""
+        rare = self.need.rare / max(len(law.parts), 1)
+        for k in list(law.parts):
+            values, upper = law.values(k), law.parts[k].rows[UPPER]
+            weights = np.cumsum(upper * np.maximum(values / law.count, 1.0))
+            left = int(np.searchsorted(weights, rare * law.count / self.steps))
+            if left < len(values):
+                law = law.without_left(k, left)
+            values, upper = law.values(k), law.parts[k].rows[UPPER]
+            right = int(np.searchsorted(np.cumsum((upper * values)[::-1]), rare * law.count))
+            law = law.without_right(k, right)
+        top = max(float(law.values(k)[-1]) for k in law.parts)
+        k = min(law.parts)
+        totals: list[float] = []
+        while k <= max(law.parts):
+            if k in law.parts and RATIO * law.step_of(k) * 8 <= top:
+                if not totals:
+                    totals = self._totals(law)
+                cost = self._costs(law.values(k), _log_weights(law, k), law.step_of(k), law.count, totals)
+                left, right = (int(np.searchsorted(np.cumsum(each), 0.5)) for each in (cost, cost[::-1]))
+                size = len(cost)
+                whole = left + right >= size
+                left = left if self._may_move(law, k, left) else 0
+                whole = whole and left > 0
+                left, right = (size, 0) if whole else (left if left > _FEW else 0, right if right > _FEW else 0)
+                if left + right:
+                    law = law.coarsened(k, left, right)
+            k += 1
+        return law
+
+    def _may_move(self, law: SumLaw, k: int, left: int) -> bool:
+        """Whether not too much would come to lie at 0."""
+        part = law.parts[k]
+        here = part.rows[UPPER, : min(max(RATIO - part.start, 0), left)]
+        index = np.arange(part.start, part.start + len(here))
+        coarse = law.parts.get(k + 1)
+        there = float(coarse.rows[UPPER, 0]) if coarse is not None and coarse.start == 0 else 0.0
+        return there + float(here @ (1 - index / RATIO)) <= self.at_zero(law.count) or not len(here)
+
+    def _totals(self, law: SumLaw) -> list[float]:
+        """The log of the block's whole weight, in each way that it matters."""
+        values = np.concatenate([law.values(k) for k in law.parts])
+        logs = np.concatenate([_log_weights(law, k) for k in law.parts])
+        return [_log_sum(logs + relevance) for relevance, _ in self.relevances(values, law.count)]
+
+
+def make_hints(need: Need, pilot: Pilot, term: Pilot, steps: int) -> Hints:
+    """Hints for a sum of so many terms whose mean is about as `pilot` says."""
+    x, log_q = pilot.values, np.log(pilot.weights)
+    with np.errstate(divide="ignore"):
+        logs = np.log(x)
+        up = log_q + (need.orders[0] + 1) * np.minimum(logs, need.epsilons[0])
+        down = log_q + need.orders[1] * np.minimum(-logs, need.epsilons[1])
+    middles = [float(np.exp(each - _log_sum(each)) @ x) for each in (up, down)]
+    variances = [
+        2 * width / (order + 1) / need.copies * (steps * middle) ** 2
+        for width, order, middle in zip(need.widths, need.orders, middles, strict=True)
+    ]
+    hints = Hints(need, steps, min(middles[1], 1.0), (variances[0], variances[1]), 1.0)
+    below = np.searchsorted(np.cumsum(term.weights), 0.5 * hints.at_zero(1))
+    return replace(hints, smallest=max(float(term.values[min(int(below), len(term.values) - 1)]), 1e-250))
+
+
+def _log_sum(logs: Floats) -> float:
+    top = float(logs.max(initial=-np.inf))
+    return top + math.log(float(np.exp(logs - top).sum())) if top > -math.inf else 0.0
+
+
+def _log_weights(law: SumLaw, k: int) -> Floats:
+    rows = law.parts[k].rows
+    return np.log(np.maximum(rows[0] + rows[2], 1e-307))
+
+
+def _range(values: Floats, cost: Floats, step: float) -> tuple[int, int]:
+    """The points of a grid between which it is not cheap to go to the next one, as multiples of RATIO."""
+    total = np.cumsum(cost)
+    i, j = (int(np.searchsorted(np.cumsum(each), 0.5)) for each in (cost, cost[::-1]))
+    middle = float(values[min(int(np.searchsorted(total, total[-1] / 2)), len(values) - 1)])
+    low = high = middle
+    if i + j < len(values):
+        low, high = float(values[max(i - 1, 0)]), float(values[min(len(values) - j, len(values) - 1)])
+    first = max(math.floor(low / step / RATIO), math.floor(middle / step / RATIO) - _WIDEST, 0) * RATIO
+    last = min(math.ceil(high / step / RATIO), math.ceil(middle / step / RATIO) + _WIDEST) * RATIO
+    return first, last
