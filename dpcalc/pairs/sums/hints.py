@@ -32,13 +32,15 @@ class Hints:
     steps: int
     middle: float
     variances: tuple[float, float]
+    variance: float
+    """What may be added to that of the sum."""
     smallest: float
     """A value that single terms are rarely below: all of them at 0 is infinite loss for adding."""
 
     @property
     def bulk_step(self) -> float:
         """The step that suits single terms."""
-        return math.sqrt(6 * _BASE * min(self.variances) / self.steps)
+        return math.sqrt(6 * _BASE * self.variance / self.steps)
 
     @property
     def step(self) -> float:
@@ -50,27 +52,28 @@ class Hints:
         """A weight at 0 of so many terms that all blocks are at together rarely enough."""
         return 0.5 * self.need.rare ** (count / self.steps)
 
-    def relevances(self, values: Floats, count: int) -> list[tuple[Floats, float]]:
-        """For each way that a Q-mass at these values of a block matters, the log of how much; and the variance."""
+    def relevances(self, values: Floats, count: int) -> list[tuple[Floats, Floats, float]]:
+        """For each way that a Q-mass at these values of a block matters: the log of how much, the log of X there, and
+        the variance of log X that may be added."""
         t, (up, down), (most, least) = self.steps, self.need.orders, self.need.epsilons
         share = _MOVES * count / (t * (2 + math.log2(t)) * _FILL)
         first, second = (variance * share for variance in self.variances)
+        least_value = t * math.exp(-least) - (t - count)  # below, with the others at 1, the function is straight
         with np.errstate(divide="ignore"):
-            level = np.log((values + (t - count)) / t)
-            least_value = t * math.exp(-least) - (t - count)  # below, with the others at 1, the function is straight
+            high = np.log((values + (t - count)) / t)
             low = np.log((np.maximum(values, least_value) + (t - count) * self.middle) / t)
-            far = 4 * np.maximum(level - most - 1, 0.0)  # beyond ε the function is straight: splits are free
+            far = 4 * np.maximum(high - most - 1, 0.0)  # beyond ε the function is straight: splits are free
             found = [
-                ((up + 1) * np.minimum(level, most) - far, first),
-                (np.log(values) - far, first),
-                (-far, first),
-                (-down * low, second),
+                ((up + 1) * np.minimum(high, most) - far, high, first),
+                (np.log(values) - far, high, first),
+                (-far, high, first),
+                (-down * low, low, second),
             ]
-        return [(each, variance) for each, variance in found if variance < math.inf]
+        return [each for each in found if each[2] < math.inf]
 
     def costs(self, values: Floats, log_q: Floats, step: float, count: int) -> Floats:
         """Per point, the share of what a block may spend that moving it to the next coarser grid would use up."""
-        totals = [_log_sum(log_q + relevance) for relevance, _ in self.relevances(values, count)]
+        totals = [_log_sum(log_q + relevance) for relevance, _, _ in self.relevances(values, count)]
         return self._costs(values, log_q, step, count, totals)
 
     def _costs(self, values: Floats, log_q: Floats, step: float, count: int, totals: list[float]) -> Floats:
@@ -78,9 +81,10 @@ class Hints:
         cost = np.zeros(len(values))
         near = [np.maximum(values + shift, 0.0) for shift in (0.0, -RATIO * step, RATIO * step)]
         for ways, total in zip(zip(*(self.relevances(at, count) for at in near), strict=True), totals, strict=True):
-            relevance = np.maximum.reduce([each for each, _ in ways])
-            cost += np.exp(np.minimum(log_q + relevance - total, 60.0)) / ways[0][1]
-        return cost * (step * step * (RATIO * RATIO - 1) / 6)
+            with np.errstate(invalid="ignore"):
+                logs = np.maximum.reduce([relevance - 2 * level for relevance, level, _ in ways])
+            cost += np.exp(np.minimum(log_q + logs - total, 60.0)) / ways[0][2]
+        return np.nan_to_num(cost, nan=math.inf) * (step * step * (RATIO * RATIO - 1) / 6 / self.steps**2)
 
     def spans(self, pilot: Pilot) -> Spans:
         """Grids for one term: grid k where going to grid k + 1 would not be cheap."""
@@ -149,7 +153,7 @@ class Hints:
         """The log of the block's whole weight, in each way that it matters."""
         values = np.concatenate([law.values(k) for k in law.parts])
         logs = np.concatenate([_log_weights(law, k) for k in law.parts])
-        return [_log_sum(logs + relevance) for relevance, _ in self.relevances(values, law.count)]
+        return [_log_sum(logs + relevance) for relevance, _, _ in self.relevances(values, law.count)]
 
 
 def make_hints(need: Need, pilot: Pilot, term: Pilot, steps: int) -> Hints:
@@ -160,11 +164,9 @@ def make_hints(need: Need, pilot: Pilot, term: Pilot, steps: int) -> Hints:
         up = log_q + (need.orders[0] + 1) * np.minimum(logs, need.epsilons[0])
         down = log_q + need.orders[1] * np.minimum(-logs, need.epsilons[1])
     middles = [float(np.exp(each - _log_sum(each)) @ x) for each in (up, down)]
-    variances = [
-        2 * width / (order + 1) / need.copies * (steps * middle) ** 2
-        for width, order, middle in zip(need.widths, need.orders, middles, strict=True)
-    ]
-    hints = Hints(need, steps, min(middles[1], 1.0), (variances[0], variances[1]), 1.0)
+    variances = [2 * width / (order + 1) / need.copies for width, order in zip(need.widths, need.orders, strict=True)]
+    least = min(variance * (steps * middle) ** 2 for variance, middle in zip(variances, middles, strict=True))
+    hints = Hints(need, steps, min(middles[1], 1.0), (variances[0], variances[1]), least, 1.0)
     below = np.searchsorted(np.cumsum(term.weights), 0.5 * hints.at_zero(1))
     return replace(hints, smallest=max(float(term.values[min(int(below), len(term.values) - 1)]), 1e-250))
 
