@@ -43,7 +43,8 @@ def by_laws(parts: Parts, question: Question) -> Answer:
         halves = replace(question, tolerance=_COMPOSING * question.tolerance)
         found = _answer(sharpened(above, need), sharpened(below, need), question, halves)
         best = found if best is None or found.upper < best.upper else best
-        best = replace(best, lower=max(best.lower or 0.0, found.lower or 0.0))
+        if found.lower is not None:
+            best = replace(best, lower=max(best.lower or 0.0, found.lower))
         if question.is_met(best.lower, best.upper) or not below or best.upper == 0:
             break
     assert best is not None
@@ -55,14 +56,15 @@ def _answer(above: Runs, below: Runs, question: Question, asked: Question) -> An
     over, under = _compositions(above), _compositions(below)
     found = {composition: _interval(composition, asked) for composition in dict.fromkeys((*over, *under))}
     upper = worst([found[composition].upper for composition in over])
-    lower = worst([found[composition].lower for composition in under]) if under else 0.0
+    lower = worst([found[composition].lower for composition in under]) if under else None
     decisive = max(over, key=lambda composition: found[composition].upper)
-    narrow = lower > 0 and upper <= 1.2 * lower
+    narrow = lower is not None and lower > 0 and upper <= 1.2 * lower
+    estimate = (lower + upper) / 2 if narrow and lower is not None else None
     stopped = None
     if not question.is_met(lower, upper):
         stopped = found[decisive].stopped or "no attained pair is known to come closer"
     certificate = {**found[decisive].certificate, "direction": "worse of " + " and ".join(decisive[1])}
-    return Answer("pld", upper, lower, (lower + upper) / 2 if narrow else None, "certified", certificate, stopped)
+    return Answer("pld", upper, lower, estimate, "certified", certificate, stopped)
 
 
 def rough_epsilon(parts: Parts, delta: float) -> float:

@@ -26,7 +26,7 @@ class RandomlyAllocated(Mechanism):
 
     1 of t: X = (Z₁ + … + Z_t)/t dominates, adaptively too, and is attained (Feldman, Shenfeld 2025). k of t: a random
     partition into k blocks and one step of each is a uniform draw of k, so the composition of 1 of ⌊t/k⌋ or ⌈t/k⌉
-    steps dominates, in all t; it is not attained. All t of t is the base t times. Replace-one: one removal and one addition.
+    steps, in all t, dominates; it is not attained. t of t is the base t times. Replace-one: a removal and an addition.
     """
 
     type: ClassVar[str] = "randomly-allocated"

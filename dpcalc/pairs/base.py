@@ -218,10 +218,12 @@ class ReversedPair(Pair):
         return self.pair.excess()
 
     def sharpened(self, need: Need) -> Pair:
-        return self.pair.sharpened(need.reversed()).reversed()
+        sharpened = self.pair.sharpened(need.reversed())
+        return self if sharpened is self.pair else sharpened.reversed()
 
     def rough(self) -> Pair:
-        return self.pair.rough().reversed()
+        rough = self.pair.rough()
+        return self if rough is self.pair else rough.reversed()
 
     def spacing(self) -> float | None:
         return self.pair.spacing()

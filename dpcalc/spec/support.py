@@ -23,6 +23,7 @@ from dpcalc.spec.types import ENTRY_TYPES
 
 ACCOUNTANTS: tuple[Accountant, ...] = ("gdp", "rdp", "pld", "clt")
 _COUNT = 100
+_SAMPLING = {"none": "", "truncated-poisson": ",sampling=truncated-poisson,rate=0.1,dataset_size=100,largest_batch=30"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def support() -> Iterator[Support]:
 
 
 def _supported(entry: str, scheme: str, adjacency: Adjacency) -> Support:
-    node = parse_inline(entry if scheme == "none" else f"{entry},sampling={scheme},rate=0.1")
+    node = parse_inline(f"{entry}{_SAMPLING.get(scheme, f',sampling={scheme},rate=0.1')}")
     try:
         mechanism = read_entry(node, adjacency).mechanism
         mechanism.pairs()

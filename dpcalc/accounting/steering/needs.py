@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from dpcalc.accounting.question import Question
 from dpcalc.accounting.steering.pilot import Way, sketch
 from dpcalc.pairs.base import Need, Pair
@@ -14,6 +16,7 @@ Runs = Sequence[tuple[tuple[Pair, Pair], int]]
 
 _RARE = 1e-3  # of the tolerance in δ
 _SMALLEST = 1e-290
+_NO_LOSS = np.zeros(1)
 
 
 def only_bounded(runs: Runs) -> bool:
@@ -32,7 +35,7 @@ def need_of(runs: Runs, question: Question, share: float, *, near: float | None 
     ways = drawn.ways(delta)
     if near is not None and 0 < near < math.inf:
         top = max(way.epsilon for way in ways)
-        ways = tuple(_nearer(way, way.epsilon / top * near) for way in ways)
+        ways = _nearer(ways[0], near / top), _nearer(ways[1], near / top)
     top, tolerance = max(way.epsilon for way in ways), share * question.tolerance
     copies = float(sum(count for pairs, count in runs if pairs[0].rough() is not pairs[0]))
     if question.delta is not None:
@@ -44,10 +47,11 @@ def need_of(runs: Runs, question: Question, share: float, *, near: float | None 
     return Need((orders[0], orders[1]), (epsilons[0], epsilons[1]), (widths[0], widths[1]), copies, rare)
 
 
-def _nearer(way: Way, epsilon: float) -> Way:
-    return replace(way, epsilon=max(epsilon, 1e-12))
+def _nearer(way: Way, factor: float) -> Way:
+    return replace(way, epsilon=max(factor * way.epsilon, 1e-12))
 
 
 def sharpened(runs: Runs, need: Need) -> Runs:
-    """The same pairs, as tight as needed."""
-    return [((pairs[0].sharpened(need), pairs[1].sharpened(need.reversed())), count) for pairs, count in runs]
+    """The same pairs, as tight as needed; without those of which nothing is known."""
+    found = [((pairs[0].sharpened(need), pairs[1].sharpened(need.reversed())), count) for pairs, count in runs]
+    return [(pairs, count) for pairs, count in found if all(pair.masses(_NO_LOSS)[0].any() for pair in pairs)]

@@ -21,7 +21,8 @@ _BASE, _MOVES = 0.1, 0.5  # shares of the variance: for single terms, and for mo
 _FILL = 8.0  # grids of a level that use up what is allowed for it
 _WIDEST = 1024  # blocks of points of a grid on either side of its middle
 _FEW = 5  # so few points are not worth a move
-_CUT = 1e-3  # of the tolerance in δ, for tails
+_LEAST_MIDDLE = 1e-3  # where the mean is that counts most
+_TINY = 1e-250  # values below are not told from 0
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Hints:
 
     def at_zero(self, count: int) -> float:
         """A weight at 0 of so many terms that all blocks are at together rarely enough."""
-        return 0.5 * self.need.rare ** (count / self.steps)
+        return float(0.5 * self.need.rare ** (count / self.steps))
 
     def relevances(self, values: Floats, count: int) -> list[tuple[Floats, Floats, float]]:
         """For each way that a Q-mass at these values of a block matters: the log of how much, the log of X there, and
@@ -61,7 +62,7 @@ class Hints:
         least_value = t * math.exp(-least) - (t - count)  # below, with the others at 1, the function is straight
         with np.errstate(divide="ignore"):
             high = np.log((values + (t - count)) / t)
-            low = np.log((np.maximum(values, least_value) + (t - count) * self.middle) / t)
+            low = np.log(np.maximum((np.maximum(values, least_value) + (t - count) * self.middle) / t, _TINY))
             far = 4 * np.maximum(high - most - 1, 0.0)  # beyond ε the function is straight: splits are free
             found = [
                 ((up + 1) * np.minimum(high, most) - far, high, first),
@@ -84,7 +85,7 @@ class Hints:
             with np.errstate(invalid="ignore"):
                 logs = np.maximum.reduce([relevance - 2 * level for relevance, level, _ in ways])
             cost += np.exp(np.minimum(log_q + logs - total, 60.0)) / ways[0][2]
-        return np.nan_to_num(cost, nan=math.inf) * (step * step * (RATIO * RATIO - 1) / 6 / self.steps**2)
+        return np.nan_to_num(cost, nan=1e30) * (step * step * (RATIO * RATIO - 1) / 6 / self.steps**2)
 
     def spans(self, pilot: Pilot) -> Spans:
         """Grids for one term: grid k where going to grid k + 1 would not be cheap."""
@@ -163,12 +164,13 @@ def make_hints(need: Need, pilot: Pilot, term: Pilot, steps: int) -> Hints:
         logs = np.log(x)
         up = log_q + (need.orders[0] + 1) * np.minimum(logs, need.epsilons[0])
         down = log_q + need.orders[1] * np.minimum(-logs, need.epsilons[1])
-    middles = [float(np.exp(each - _log_sum(each)) @ x) for each in (up, down)]
+    middles = [max(float(np.exp(each - _log_sum(each)) @ x), _LEAST_MIDDLE) for each in (up, down)]
     variances = [2 * width / (order + 1) / need.copies for width, order in zip(need.widths, need.orders, strict=True)]
     least = min(variance * (steps * middle) ** 2 for variance, middle in zip(variances, middles, strict=True))
     hints = Hints(need, steps, min(middles[1], 1.0), (variances[0], variances[1]), least, 1.0)
-    below = np.searchsorted(np.cumsum(term.weights), 0.5 * hints.at_zero(1))
-    return replace(hints, smallest=max(float(term.values[min(int(below), len(term.values) - 1)]), 1e-250))
+    values, weights = term.values[term.values > 0], term.weights[term.values > 0]
+    below = int(np.searchsorted(np.cumsum(weights), 0.5 * hints.at_zero(1)))
+    return replace(hints, smallest=float(values[min(below, len(values) - 1)]) if len(values) else 1.0)
 
 
 def _log_sum(logs: Floats) -> float:
@@ -178,7 +180,7 @@ def _log_sum(logs: Floats) -> float:
 
 def _log_weights(law: SumLaw, k: int) -> Floats:
     rows = law.parts[k].rows
-    return np.log(np.maximum(rows[0] + rows[2], 1e-307))
+    return np.asarray(np.log(np.maximum(rows[0] + rows[2], 1e-307)))
 
 
 def _range(values: Floats, cost: Floats, step: float) -> tuple[int, int]:

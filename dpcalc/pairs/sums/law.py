@@ -64,11 +64,11 @@ class Part:
         count = -(-(pad + self.size) // RATIO)
         block = np.zeros((3, count * RATIO))
         block[:, pad : pad + self.size] = self.rows
-        block = block.reshape(3, count, RATIO)
+        fours = block.reshape(3, count, RATIO)
         rows = np.zeros((3, count + 1))
         for row, part in ((UPPER, _SHARES), (P_LOWER, _NEAR), (Q_LOWER, _NEAR)):
-            rows[row, :-1] = block[row] @ (1 - part)
-            rows[row, 1:] += block[row] @ part
+            rows[row, :-1] = fours[row] @ (1 - part)
+            rows[row, 1:] += fours[row] @ part
         return Part(self.start // RATIO, rows)
 
     def convolved(self, other: Part, mine: int, theirs: int) -> Part:
@@ -79,7 +79,7 @@ class Part:
 
 
 def _convolved(x: Floats, y: Floats) -> Floats:
-    """x ∗ y in blocks of the shorter one: an entry is a sum of blocks, which is rounded less often than one long sum."""
+    """x ∗ y in blocks of the shorter one: a sum of sums is rounded less often than one long sum."""
     x, y = (x, y) if len(x) <= len(y) else (y, x)
     if len(x) <= _BLOCK:
         return np.convolve(x, y)
@@ -189,7 +189,7 @@ class SumLaw:
     def without_left(self, k: int, left: int) -> SumLaw:
         """The first `left` points of part k taken off: above, all that happens there counts as {0, ∞}; below, nothing.
 
-        Given such a block at the value v the whole ratio has a mean of at most max(1, v/count), the other terms' being 1.
+        Given such a block at v the whole ratio has a mean of at most max(1, v/count), the other terms' being 1.
         """
         part = self.parts[k]
         left = min(max(left, 0), part.size)

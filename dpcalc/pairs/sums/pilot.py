@@ -70,6 +70,7 @@ def _thinned(values: Floats, weights: Floats) -> Pilot:
     knots = np.unique(np.concatenate(([values[0]], knots[(knots > values[0]) & (knots < values[-1])], [values[-1]])))
     at = np.clip(np.searchsorted(knots, values, side="right") - 1, 0, len(knots) - 2)
     up = (values - knots[at]) / (knots[at + 1] - knots[at])
-    sums = np.bincount(at, weights * (1 - up), len(knots)) + np.bincount(at + 1, weights * up, len(knots))
+    sums: Floats = np.zeros(len(knots))
+    sums += np.bincount(at, weights * (1 - up), len(knots)) + np.bincount(at + 1, weights * up, len(knots))
     there = sums > _RARE
     return Pilot(knots[there], sums[there])
