@@ -97,7 +97,7 @@ class Mechanism(ABC):
         raise IncompatibleError(f"no proved conversion of a {self.type} from {self.adjacency} to replace-one is known.")
 
     def sampler(self) -> str:
-        """How records are drawn: none, poisson, fixed-size, cyclic, shuffled, random-allocation or truncated-poisson."""
+        """How records are drawn: none, or the word that a spec has for it."""
         return "none"
 
     def theorem(self) -> str:

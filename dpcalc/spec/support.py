@@ -50,8 +50,13 @@ def support() -> Iterator[Support]:
                     yield _supported(f"{word},{example}", scheme, adjacency)
 
 
+def example_of(scheme: str) -> str:
+    """A sampler, as written after a mechanism."""
+    return _SAMPLING.get(scheme, f",sampling={scheme},rate=0.1")
+
+
 def _supported(entry: str, scheme: str, adjacency: Adjacency) -> Support:
-    node = parse_inline(f"{entry}{_SAMPLING.get(scheme, f',sampling={scheme},rate=0.1')}")
+    node = parse_inline(entry + example_of(scheme))
     try:
         mechanism = read_entry(node, adjacency).mechanism
         mechanism.pairs()

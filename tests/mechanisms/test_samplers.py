@@ -54,8 +54,9 @@ def allocated(sigma, steps, **others):
     return RandomlyAllocated(base=Gaussian(noise_multiplier=sigma), steps=steps, **others)
 
 
-@pytest.mark.parametrize(("sigma", "steps", "epochs", "delta", "low", "high"), INTERVALS)
-def test_intervals_meet_those_of_other_code(sigma, steps, epochs, delta, low, high):
+@pytest.mark.parametrize("case", INTERVALS)
+def test_intervals_meet_those_of_other_code(case):
+    sigma, steps, epochs, delta, low, high = case
     found = compose([(allocated(sigma, steps), epochs)], delta=delta)
     assert found.epsilon_lower <= high
     assert found.epsilon >= low
