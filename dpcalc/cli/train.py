@@ -28,14 +28,11 @@ _FILES = "Search, log and checkpoint"
 _LEDGER = "Ledger"
 
 
-class ModelChoice(str, Enum):
-    """Which model is trained."""
+class BackendChoice(str, Enum):
+    """Which library computes gradients."""
 
-    logistic = "logistic"
-    mlp = "mlp"
-    cnn = "cnn"
-    cnn_small = "cnn-small"
-    autoencoder = "autoencoder"
+    numpy = "numpy"
+    torch = "torch"
 
 
 class AlgorithmChoice(str, Enum):
@@ -96,7 +93,17 @@ def train(
     test_data: Annotated[
         str | None, typer.Option(help="A .csv to test on, if --data is one.", rich_help_panel=_DATA)
     ] = None,
-    model: Annotated[ModelChoice, typer.Option(help="What is trained.", rich_help_panel=_DATA)] = ModelChoice.mlp,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="logistic, mlp, cnn, cnn-small, autoencoder, or FILE.py:FUNCTION.",
+            metavar="NAME",
+            rich_help_panel=_DATA,
+        ),
+    ] = "mlp",
+    backend: Annotated[
+        BackendChoice, typer.Option(help="Which library computes gradients.", rich_help_panel=_DATA)
+    ] = BackendChoice.numpy,
     hidden: Annotated[
         Widths | None,
         parsed("--hidden", help="Widths of an mlp's layers; 128.", metavar="N,N,…", parse=Widths.parse, panel=_DATA),
@@ -193,7 +200,8 @@ def train(
     from dpcalc.training.session import Wanted, train_and_report
 
     settings = _settings(
-        model=model.value,
+        model=model,
+        backend=backend.value,
         hidden=None if hidden is None else hidden.layers,
         feature_clip=feature_clip,
         algorithm=None if algorithm is None else algorithm.value,

@@ -19,6 +19,7 @@ from dpcalc.training import data as datasets
 from dpcalc.training.data import Dataset
 from dpcalc.training.grid import read_grid
 from dpcalc.training.loop import DivergedError, Trainer
+from dpcalc.training.models import MODULE, is_module
 from dpcalc.training.noise import SEEDED, SYSTEM
 from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account, account_search, calibrated, epsilon_so_far
@@ -169,7 +170,9 @@ def _observer(plan: Plan, guarantee: Guarantee, advance: Callable[..., None]) ->
 def _with_notes(guarantee: Guarantee, plan: Plan) -> Guarantee:
     """The guarantee with what must be said about noise and about what it leaves out."""
     seeded = plan.settings.seed is not None
-    assumptions = (*guarantee.assumptions, SEEDED if seeded else SYSTEM)
+    source = plan.settings.model
+    theirs = (MODULE.format(source=source),) if is_module(source) else ()
+    assumptions = (*guarantee.assumptions, *theirs, SEEDED if seeded else SYSTEM)
     warnings = (*guarantee.warnings, *((SEEDED,) if seeded else ()), _NOT_COVERED)
     return replace(guarantee, assumptions=assumptions, warnings=warnings)
 

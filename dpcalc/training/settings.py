@@ -11,7 +11,8 @@ from dpcalc.guarantee import Adjacency
 from dpcalc.numbers import steps_of_epochs
 from dpcalc.training.batches import Algorithm, Batches
 from dpcalc.training.clipping import CLIPS, ClippingName
-from dpcalc.training.models import MODELS
+from dpcalc.training.backends.network import BACKENDS, BackendName
+from dpcalc.training.models import MODELS, is_module
 from dpcalc.training.optimizers import OptimizerName
 
 FilterName = Literal["none", "gdp", "rdp"]
@@ -27,7 +28,7 @@ _ADAM_RATE = 1e-3
 _PLAIN_RATE, _FULL_BATCH_RATE = 1.0, 3.0
 _EPOCHS, _FULL_BATCH_STEPS = 10.0, 100
 _CHOICES = {
-    "model": MODELS,
+    "backend": BACKENDS,
     "algorithm": ("gd", "cgd", "sgd"),
     "filter": ("none", "gdp", "rdp"),
     "filter_mode": ("drop", "clip"),
@@ -48,6 +49,7 @@ class Settings:
     """
 
     model: str = "mlp"
+    backend: BackendName = "numpy"
     hidden: tuple[int, ...] = (128,)
     algorithm: Algorithm = "sgd"
     adjacency: Adjacency = "add-remove"
@@ -72,6 +74,10 @@ class Settings:
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise InputError(f"Expected {name} in {', '.join(allowed)}, got {getattr(self, name)!r}.")
+        if self.model not in MODELS and not is_module(self.model):
+            raise InputError(f"Expected model in {', '.join(MODELS)} or FILE.py:FUNCTION, got {self.model!r}.")
+        if is_module(self.model) and self.backend != "torch":
+            raise InputError("a module of your own needs --backend torch.")
         for name in _POSITIVE:
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and 0 < value < math.inf):
