@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -33,6 +34,8 @@ def build(
 
     `FILE.py:FUNCTION` is a module of the user's own, for the torch backend.
     """
+    if backend == "torch" and importlib.util.find_spec("torch") is None:
+        raise InputError("--backend torch needs PyTorch: pip install 'dpcalc-budget[torch]'")
     if is_module(name):
         from dpcalc.training.backends.torch_module import ModuleNetwork
 
@@ -96,7 +99,9 @@ def _with_dense_head(convolutions: list[Layer], side: int, classes: int) -> Nump
     shape: tuple[int, ...] = (side, side, 1)
     for layer in convolutions:
         shape = layer.output_shape(shape)
-    return NumpyNetwork([*convolutions, Dense(int(np.prod(shape)), 32), Rectifier(), Dense(32, classes)], (side, side, 1))
+    return NumpyNetwork(
+        [*convolutions, Dense(int(np.prod(shape)), 32), Rectifier(), Dense(32, classes)], (side, side, 1)
+    )
 
 
 def _autoencoder(side: int, classes: int) -> NumpyNetwork:  # noqa: ARG001

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.numbers import steps_of_epochs
+from dpcalc.training.backends.network import BACKENDS, BackendName
 from dpcalc.training.batches import Algorithm, Batches
 from dpcalc.training.clipping import CLIPS, ClippingName
-from dpcalc.training.backends.network import BACKENDS, BackendName
 from dpcalc.training.models import MODELS, is_module
 from dpcalc.training.optimizers import OptimizerName
 

@@ -1,8 +1,8 @@
 """Every record's gradient as a network yields it: its norm in double precision, and weighted sums by tiles.
 
-Whoever computes the gradients, these numbers and sums are formed here, so that the theorem of `sums` is about one piece of
-code. A dense layer needs no per-record gradient: it is the outer product of the record's input and signal, so its norm
-is the product of theirs (Goodfellow, 2015). Other gradients are formed record by record.
+Whoever computes the gradients, these numbers and sums are formed here, so that the theorem of `sums` is about one
+piece of code. A dense layer needs no per-record gradient: it is the outer product of the record's input and signal, so
+its norm is the product of theirs (Goodfellow, 2015). Other gradients are formed record by record.
 """
 
 from __future__ import annotations

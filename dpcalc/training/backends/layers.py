@@ -2,8 +2,8 @@
 
 What a row yields must depend on nothing but that row, its place and the parameters (see `sums`). So every product is
 called on shapes and addresses that no record has a say in: results go to aligned arrays that are taken once. A
-convolution's positions interfere; its per-record gradient is small here (at most 64 × 288 numbers), cheaper than the Gram
-matrices over positions, and is formed for one chunk of records at a time.
+convolution's positions interfere; its per-record gradient is small here (at most 64 × 288 numbers), cheaper than the
+Gram matrices over positions, and is formed for one chunk of records at a time.
 """
 
 from __future__ import annotations

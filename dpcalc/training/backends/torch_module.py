@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
 from dpcalc.training.backends.gradients import Gradients, OwnGradients
 from dpcalc.training.backends.network import Network
-from dpcalc.training.backends.torch_network import Tensor, torch
+from dpcalc.training.backends.torch_network import Tensor
 from dpcalc.training.tiles import Array
 
 # Numbers in the gradients of one chunk of records.
@@ -70,7 +71,7 @@ class ModuleNetwork(Network):
         with torch.no_grad():
             call = (self._views(parameters), self._buffers)
             scores: Tensor = torch.func.functional_call(self._module, call, (torch.from_numpy(x),))
-        return scores.numpy()
+        return np.asarray(scores)
 
     def _views(self, parameters: Array) -> dict[str, Tensor]:
         views, start = {}, 0
@@ -100,10 +101,12 @@ class ModuleNetwork(Network):
         before = {name: value.clone() for name, value in self._buffers.items()}
         try:
             together, alone = self._outputs(parameters, x), [self._outputs(parameters, row[None]) for row in x]
-            self.propagate(parameters, x, y)
+            fits = together.shape == (_TRIED, self.classes)
+            if fits:
+                self.propagate(parameters, x, y)
         except Exception as error:
             self._refuse(f"cannot be differentiated record by record: {str(error).splitlines()[0][:200]}")
-        if together.shape != (_TRIED, self.classes):
+        if not fits:
             self._refuse(f"gives scores of shape {together.shape} for {_TRIED} records and {self.classes} classes")
         if not np.allclose(together, np.concatenate(alone), rtol=1e-3, atol=1e-4):
             self._refuse("mixes records, or is random: a record's scores depend on the others (batch normalisation?)")

@@ -1,8 +1,9 @@
 """The same networks computed by PyTorch: forward, backward and convolutions' own gradients in its kernels.
 
-Norms and sums are formed by `gradients` as in NumPy, on the same memory, so what is proved there holds here: PyTorch only
-has to be local, which every run tests on its own shapes; how exactly it computes does not matter for privacy. A convolution's per-record gradients are products of unfolded
-inputs where these are small, and otherwise one call with a group for each record, several times faster on a CPU.
+Norms and sums are formed by `gradients` as in NumPy, on the same memory, so what is proved there holds here: PyTorch
+only has to be local, which every run tests on its own shapes; how exactly it computes does not matter for privacy. A
+convolution's per-record gradients are products of unfolded inputs where these are small, and otherwise one call with a
+group for each record, several times faster on a CPU.
 """
 
 from __future__ import annotations
@@ -11,20 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats
-from dpcalc.errors import InputError
 from dpcalc.training.backends import layers
 from dpcalc.training.backends.gradients import Gradients, OuterProducts, OwnGradients
 from dpcalc.training.backends.network import Network
 from dpcalc.training.backends.numpy_network import NumpyNetwork
 from dpcalc.training.tiles import Array, Buffers
-
-try:
-    import torch
-except ImportError:  # pragma: no cover - said where it is met
-    raise InputError("--backend torch needs PyTorch: pip install 'dpcalc-budget[torch]'") from None
 
 Tensor: TypeAlias = torch.Tensor
 
@@ -207,7 +203,7 @@ class _Convolution(_Layer):
         signal = self._signal.contiguous().reshape(1, records * filters, height, width)
         inputs = self._inputs.contiguous().reshape(1, -1, *self._inputs.shape[2:])
         kernel = self._kernel.new_empty(()).expand(records * filters, *self._kernel.shape[1:])
-        return self._back(signal, inputs, kernel, records, 1).reshape(records, *self._kernel.shape).numpy()
+        return np.asarray(self._back(signal, inputs, kernel, records, 1).reshape(records, *self._kernel.shape))
 
     def plain_sum(self) -> list[Tensor]:
         with torch.inference_mode():
