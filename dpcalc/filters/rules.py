@@ -20,7 +20,8 @@ from typing import Any
 from dpcalc import conversions
 from dpcalc.errors import InputError
 from dpcalc.filters.mixture import ORDERS, DeltaSplit, Mixture, best_order, split_delta
-from dpcalc.filters.rule import ROUNDING, FilterKind, Quantity, Rule
+from dpcalc.filters.names import FilterKind, Quantity
+from dpcalc.filters.rule import ROUNDING, Rule
 from dpcalc.filters.subsampled import SubsampledRenyi, gaussian_rdp
 from dpcalc.notions import ApproximateDP, GaussianDP, RenyiDP, ZeroConcentratedDP
 

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from dpcalc.arrays import Floats, Indices
 from dpcalc.errors import InputError
 from dpcalc.filters.buckets import Buckets, NormCounts
-from dpcalc.filters.filters import EVERYBODY, IndividualFilter, Mode, Refused, Who
+from dpcalc.filters.filters import EVERYBODY, IndividualFilter, Refused, Who
+from dpcalc.filters.names import Mode, Scope
 from dpcalc.filters.odometer import Odometer
-from dpcalc.filters.rule import ROUNDING, Rule, Scope
+from dpcalc.filters.rule import ROUNDING, Rule
 
 # Sums of the same numbers in another order agree to this much.
 _SAME = 1e-9

@@ -7,28 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dpcalc.asked import fields_of
 from dpcalc.errors import InputError
 from dpcalc.last_iterate.analysis import Analysis, analyse
 from dpcalc.last_iterate.request import Request
-from dpcalc.numbers import AT_LEAST_ONE, NON_NEGATIVE, POSITIVE, PROBABILITY, Range, parse_number
+from dpcalc.numbers import POSITIVE, parse_number
 
-_WHOLE = {"steps", "batch-size", "n"}
-_RANGES: dict[str, Range] = {
-    "epochs": POSITIVE,
-    "steps": AT_LEAST_ONE,
-    "lr": POSITIVE,
-    "sigma": POSITIVE,
-    "noise-multiplier": POSITIVE,
-    "noise-over-sensitivity": POSITIVE,
-    "clip": POSITIVE,
-    "batch-size": AT_LEAST_ONE,
-    "n": AT_LEAST_ONE,
-    "sensitivity": POSITIVE,
-    "strong-convexity": NON_NEGATIVE,
-    "smoothness": POSITIVE,
-    "diameter": POSITIVE,
-    "delta": PROBABILITY,
-}
+_FIELDS = {field.argument: field for field in fields_of(Request)}
+# Numbers of a request, in the order in which they are told.
+_SWEPT = (
+    "epochs", "steps", "lr", "sigma", "noise_multiplier", "noise_over_sensitivity", "clip", "batch_size", "n",
+    "sensitivity", "strong_convexity", "smoothness", "diameter", "delta",
+)  # fmt: skip
 # What a swept parameter stands in for.
 _INSTEAD = {
     "epochs": ("steps",),
@@ -53,14 +43,15 @@ class Sweep:
     def parse(cls, text: str) -> Sweep:
         """The sweep; ValueError says what is allowed."""
         name, equals, range_ = text.partition("=")
-        if not equals or name not in _RANGES:
-            raise ValueError(f"expected NAME=START:STOP:STEP with NAME one of {', '.join(_RANGES)}, got {text!r}")
+        names = [each.replace("_", "-") for each in _SWEPT]
+        if not equals or name not in names:
+            raise ValueError(f"expected NAME=START:STOP:STEP with NAME one of {', '.join(names)}, got {text!r}")
         values = _list(range_) if ":" not in range_ else _range(range_)
-        for value in values:
-            if value not in _RANGES[name] or (name in _WHOLE and value != int(value)):
-                kind = "whole numbers" if name in _WHOLE else "numbers"
-                raise ValueError(f"expected {kind} in {_RANGES[name]} for {name}, got {value:g}")
-        return cls(name=name, values=tuple(int(v) if name in _WHOLE else v for v in values))
+        field = _FIELDS[name.replace("-", "_")]
+        try:
+            return cls(name=name, values=tuple(field.read(value) for value in values))
+        except ValueError as error:
+            raise ValueError(f"{error} for {name}") from None
 
     def apply(self, request: Request, value: float) -> Request:
         """The request with the swept parameter set, and the one it stands in for unset."""

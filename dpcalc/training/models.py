@@ -5,26 +5,22 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from dpcalc.errors import InputError
 from dpcalc.training.backends.layers import LEAK, Convolution, Dense, Layer, MaxPool, Rectifier, Sigmoid
-from dpcalc.training.backends.network import BackendName, Network
+from dpcalc.training.backends.network import Network
 from dpcalc.training.backends.numpy_network import NumpyNetwork
+from dpcalc.training.names import BackendName, ModelName, is_module
 
 MODULE = (
     "the module {source} computes a record's loss from that record and the parameters alone, and keeps nothing from "
     "one call to the next; its kernels were tested for it"
 )
 
-MODELS = ("logistic", "mlp", "cnn", "cnn-small", "autoencoder")
-
-
-def is_module(name: str) -> bool:
-    """Whether this is no model of ours but FILE.py:FUNCTION."""
-    return ":" in name
+MODELS: tuple[str, ...] = get_args(ModelName)
 
 
 def build(

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +19,14 @@ from dpcalc.training import data as datasets
 from dpcalc.training.data import Dataset
 from dpcalc.training.grid import read_grid
 from dpcalc.training.loop import DivergedError, Trainer
-from dpcalc.training.models import MODULE, is_module
+from dpcalc.training.models import MODULE
+from dpcalc.training.names import is_module
 from dpcalc.training.noise import SEEDED, SYSTEM
 from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account, account_search, calibrated, epsilon_so_far
 from dpcalc.training.report import describe, search_section, training_sections
-from dpcalc.training.run import Files, Trial, configurations, run, search, winner
-from dpcalc.training.settings import Settings
+from dpcalc.training.run import Trial, configurations, run, search, winner
+from dpcalc.training.settings import Files, Settings, Wanted
 
 Progress = Callable[..., AbstractContextManager[Callable[..., None]]]
 Charge = Callable[[Guarantee], None]
@@ -35,20 +36,6 @@ _NOT_COVERED = (
     "steer nothing, are for the owner of the data, and are not covered by the guarantee"
 )
 _BETWEEN_NOTES = 0.1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What is asked of a run besides its settings."""
-
-    data: str
-    delta: float
-    test_data: str | None = None
-    epsilon: float | None = None
-    runs: int = 1
-    grid: str | None = None
-    save: str | None = None
-    read_limit: int = files.LIMIT
 
 
 def train_and_report(

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcalc.cli.main import COMMANDS
+from dpcalc.commands import COMMANDS
 from dpcalc.numbers import parse_number
 
 GDP = ("convert", "--gdp", "1.2", "--delta", "1e-5")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [name for name in COMMANDS if " " not in name])
 def test_every_help_ends_with_an_example_that_runs(dpcalc, name, monkeypatch, tmp_path) -> None:
     (tmp_path / "examples").symlink_to(Path(__file__).parents[2] / "examples")
     monkeypatch.chdir(tmp_path)
@@ -263,7 +263,7 @@ def test_shell_completion_knows_commands_and_options() -> None:
         command = [sys.executable, "-m", "dpcalc"]
         return subprocess.run(command, capture_output=True, text=True, env=environment, check=False).stdout
 
-    assert set(complete("dpcalc ").split()) == set(COMMANDS)
+    assert set(complete("dpcalc ").split()) == {name for name in COMMANDS if " " not in name}
     assert "convert" in complete("dpcalc conv")
     assert "--gdp" in complete("dpcalc convert --g")
     assert "markdown" in complete("dpcalc convert --format ")

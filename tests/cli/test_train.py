@@ -278,7 +278,7 @@ def test_a_grid_file_runs_the_search_under_one_total_budget(dpcalc, archive, tmp
         ("lr: [fast]\n", "expected a number"),
         ("[1, 2]\n", "expected a mapping"),
         ("lr: [1\n", "not YAML"),
-        ("lr: [-1]\n", "lr=-1"),
+        ("lr: [-1]\n", "lr[0]: expected a number"),
     ],
 )
 def test_a_wrong_grid_is_named(dpcalc, archive, tmp_path, text, message):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +12,6 @@ from numpy.typing import NDArray
 from dpcalc.arrays import Floats
 from dpcalc.training.backends.gradients import Gradients
 from dpcalc.training.tiles import Array
-
-BackendName = Literal["numpy", "torch"]
-BACKENDS: tuple[BackendName, ...] = ("numpy", "torch")
 
 
 class Network(ABC):
