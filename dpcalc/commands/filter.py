@@ -82,9 +82,4 @@ def _warnings(run: Run) -> list[str]:
         lines.append(
             f"{run.clipped_values} norms above the clip count as {clip:g}: the training must have clipped them"
         )
-    if run.settings.scope == "individual":
-        lines.append(
-            "counts, quantiles and individual losses are computed from the data without noise: they are for the data "
-            "holder, and publishing them is not covered by the guarantee"
-        )
     return lines
