@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from dpcalc.filters.carrying import carry_out
 from dpcalc.filters.logs import csv_table
-from dpcalc.filters.request import Request, carry_out
+from dpcalc.filters.request import Request
 
 SPOT_CHECKS = 20
 
@@ -58,7 +59,7 @@ def dense(folder: Path) -> None:
         ratio = timed(lambda request=request: carry_out(request, str(path))) / timed(bare)
         verdict(f"time against a bare NumPy pass, {label}", ratio, 3)
     program = (
-        "import resource, sys; from dpcalc.filters.request import *\n"
+        "import resource, sys; from pathlib import Path; from dpcalc.filters.carrying import *\n"
         "carry_out(Request(kind='gdp', sigma=1.0, norm_budget=600.0), sys.argv[1])\n"
         "print(open('/proc/self/status').read() if sys.platform == 'linux' else '')"
     )

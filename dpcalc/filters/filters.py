@@ -7,17 +7,17 @@ decision is a fold and not a cumulative sum (Feldman–Zrnic, Algorithm 3; Koske
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpcalc.arrays import Bools, Floats, Indices
 from dpcalc.errors import InputError
+from dpcalc.filters.names import Mode
 from dpcalc.filters.rule import Rule
 from dpcalc.filters.totals import Parts, Totals
 
-Mode = Literal["drop", "clip"]
 Who = Indices | slice
 
 EVERYBODY = slice(None)

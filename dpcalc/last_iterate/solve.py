@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from dpcalc.errors import InputError
 from dpcalc.last_iterate.analysis import Analysis, analyse
-from dpcalc.last_iterate.request import Request
+from dpcalc.last_iterate.request import Request, Unknown
 
 MOST_STEPS = 10**12
 _FURTHEST = 1e12  # how far from a noise multiplier of 1 the search goes
 _CLOSE = 1e-4  # relative width at which the search for a noise level stops
-
-Unknown = Literal["sigma", "noise_multiplier", "noise_over_sensitivity"]
 
 # A run whose ε grows with the argument.
 _Run = Callable[[float], Analysis]

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode
 
 from dpcalc.errors import InputError
-from dpcalc.ledger.store import LAYOUT, NAMES, TABLES, StorageError, Store
+from dpcalc.ledger.store import LAYOUT, NAMES, TABLES, StorageError, Store, closed_if_it_fails
 
 _PATIENCE = 30
 _CONNECT = 10
@@ -32,13 +32,26 @@ class Postgres(Store):
         settings: dict[str, Any] = {"autocommit": True, "connect_timeout": _CONNECT, "application_name": "dpcalc"}
         with self._told():
             self._connection = psycopg.connect(url, **settings, tcp_user_timeout=1000 * _PATIENCE)
-            self._connection.execute(f"SET lock_timeout = '{_PATIENCE}s'")
-            self._connection.execute(f"SET default_transaction_read_only = {'off' if write else 'on'}")
-        if not self._is_there():
-            if create is None:
-                raise InputError("there is no such ledger; dpcalc ledger init makes one", where=self.shown)
-            self._lay_out(create)
-        self.check_layout()
+        with closed_if_it_fails(self):
+            self._set_up(write)
+            if not self._is_there():
+                if create is None:
+                    raise InputError("there is no such ledger; dpcalc ledger init makes one", where=self.shown)
+                self._lay_out(create)
+            self.check_layout()
+
+    def _set_up(self, write: bool) -> None:
+        self.run(f"SET lock_timeout = '{_PATIENCE}s'")
+        self.run(f"SET default_transaction_read_only = {'off' if write else 'on'}")
+        if not write:
+            return
+        # Whatever the server's defaults are, what is answered is on its disk.
+        if self.execute("SELECT current_setting('fsync')") == [("off",)]:
+            raise StorageError("its server runs with fsync off: what it records may be lost", where=self.shown)
+        if self.execute("SELECT current_setting('synchronous_commit')") == [("off",)]:
+            self.run("SET synchronous_commit = on")
+        # Plans are kept: one made while the tables were small would read them from end to end ever after.
+        self.run("SET enable_seqscan = off")
 
     def _is_there(self) -> bool:
         return self.execute("SELECT to_regclass('dpcalc_ledger')") != [(None,)]
@@ -95,9 +108,8 @@ class Postgres(Store):
             try:
                 with self._pipeline():
                     self.run("BEGIN")
-                    self.run("SET LOCAL synchronous_commit = off")
                     # What is read after the lock was granted is what the last holder committed.
-                    self.run("SELECT id FROM dpcalc_ledger FOR UPDATE")
+                    self.run("SELECT set_config('synchronous_commit', 'off', true) FROM dpcalc_ledger FOR UPDATE")
                     yield
                     self.run("COMMIT")
                     self.run("SELECT pg_logical_emit_message(true, 'dpcalc', '')")

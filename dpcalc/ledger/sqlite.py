@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from dpcalc.errors import InputError
 from dpcalc.files import PRIVATE
-from dpcalc.ledger.store import LAYOUT, NAMES, TABLES, StorageError, Store
+from dpcalc.ledger.store import LAYOUT, NAMES, TABLES, StorageError, Store, closed_if_it_fails
 
 _APPLICATION = 0x64706C67  # "dplg"
 _PATIENCE = 30.0
@@ -35,13 +35,16 @@ class Sqlite(Store):
             if not exists:
                 self._create(path)
             self._connection = self._connect(path, write)
-            (application,) = self._connection.execute("PRAGMA application_id").fetchone()
-            (layout,) = self._connection.execute("PRAGMA user_version").fetchone()
+        with closed_if_it_fails(self):
+            self._set_up(write, create)
+
+    def _set_up(self, write: bool, create: str | None) -> None:
+        ((application,),) = self.execute("PRAGMA application_id")
+        ((layout,),) = self.execute("PRAGMA user_version")
         if application != _APPLICATION:
-            if create is not None and application == 0 and self._is_empty():
-                self._lay_out(create)
-            else:
-                raise InputError("is not a dpcalc ledger", where=path)
+            if create is None or application != 0 or not self._is_empty():
+                raise InputError("is not a dpcalc ledger", where=self.shown)
+            self._lay_out(create)
         elif layout > LAYOUT:
             self.check_layout()
         if write:

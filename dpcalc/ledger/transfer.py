@@ -10,10 +10,10 @@ from typing import Any
 from dpcalc.errors import InputError
 from dpcalc.ledger.chain import SCHEMA, Entry, canonical
 from dpcalc.ledger.ledger import Ledger
+from dpcalc.ledger.records import row_of, shares
 from dpcalc.ledger.requests import stored_request
-from dpcalc.ledger.store import Charge, Row
-from dpcalc.ledger.tree import State, main_account
-from dpcalc.ledger.units import subtract
+from dpcalc.ledger.store import Row
+from dpcalc.ledger.tree import State
 from dpcalc.ledger.verify import Replay, replayed
 
 MAX_BYTES = 2_000_000_000
@@ -85,16 +85,10 @@ def _object(line: str, where: str) -> dict[str, Any]:
 
 def _row(entry: Entry, replay: Replay, before: Mapping[str, State]) -> Row:
     content = entry.content
-    kind, budget = content["kind"], content["budget"]
-    row = Row(entry, kind, budget, content["at"], content.get("by", ""))
-    if kind == "budget":
+    row = row_of(entry, content)
+    if row.kind == "budget":
         return row
-    charges = []
-    for terms in replay.path(budget):
-        account = main_account(terms).name
-        change = subtract(replay.states[terms.name][account], before[terms.name][account])
-        charges.append(Charge(terms.name, terms.share(change)))
-    if kind == "void":
-        return row._replace(voids=content["voids"], charges=tuple(charges))
-    request = stored_request(content["specs"], replay.terms[budget].adjacency)
-    return row._replace(key=content["key"], digest=request.digest, charges=tuple(charges))
+    row = row._replace(charges=shares(replay.path(row.budget), before, replay.states))
+    if row.kind == "void":
+        return row
+    return row._replace(digest=stored_request(content["specs"], replay.terms[row.budget].adjacency).digest)

@@ -186,7 +186,7 @@ def test_declared_guarantees_mix_with_the_others():
     assert math.isfinite(guarantee.epsilon)
     assert guarantee.mu is None
     assert guarantee.rho is None
-    assert any("GDP" in warning for warning in guarantee.warnings)
+    assert any("GDP" in warning for warning in guarantee.remarks)
 
 
 def test_a_delta_below_the_declared_ones_has_no_finite_epsilon():

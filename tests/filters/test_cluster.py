@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from dpcalc.errors import InputError
+from dpcalc.filters.carrying import carry_out
 from dpcalc.filters.cluster import _hashes
-from dpcalc.filters.request import Request, carry_out
+from dpcalc.filters.request import Request
 from dpcalc.filters.run import Run
 
 distributed = pytest.importorskip("distributed")

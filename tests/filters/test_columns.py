@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from dpcalc.errors import InputError
+from dpcalc.filters.carrying import carry_out
 from dpcalc.filters.mixture import Mixture
-from dpcalc.filters.request import Request, carry_out
+from dpcalc.filters.request import Request
 from dpcalc.filters.run import Run
 from dpcalc.filters.summary import guarantee
 

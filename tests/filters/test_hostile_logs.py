@@ -19,7 +19,8 @@ import pytest
 from dpcalc.errors import BusyError, InputError
 from dpcalc.files import archive as sealed
 from dpcalc.files import locked
-from dpcalc.filters.request import Request, carry_out
+from dpcalc.filters.carrying import carry_out
+from dpcalc.filters.request import Request
 
 FILTER = ("--filter", "gdp", "--sigma", "2", "--mu", "3")
 REQUEST = Request(kind="gdp", sigma=2.0, mu=3.0)

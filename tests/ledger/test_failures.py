@@ -9,12 +9,13 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from dpcalc.errors import InputError
-from dpcalc.ledger import ledger as module
+from dpcalc.ledger import records as module
 from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.opening import open_terms
 from dpcalc.ledger.postgres import without_password
@@ -193,6 +194,35 @@ def test_writers_wait_for_each_other_on_postgres(postgres_place) -> None:
             assert (thread.is_alive(), outcome) == (True, [True])
         thread.join(10)
         assert outcome == [True, True]
+
+
+def test_a_server_that_answers_before_it_flushes_is_told_to_flush(postgres_place) -> None:
+    with Ledger.open(f"{postgres_place}%20-csynchronous_commit%3Doff", create=True) as ledger:
+        assert ledger.store.execute("SHOW synchronous_commit") == [("on",)]
+    with Ledger.open(f"{postgres_place}%20-csynchronous_commit%3Dremote_apply") as ledger:
+        assert ledger.store.execute("SHOW synchronous_commit") == [("remote_apply",)]
+
+
+def test_a_server_that_never_flushes_is_read_but_not_written(postgres_place, postgres_server) -> None:
+    import psycopg
+
+    with Ledger.open(postgres_place, create=True) as ledger:
+        ledger.add_budget(open_terms("census", mu=1.0))
+    with psycopg.connect(postgres_server, autocommit=True) as server:
+
+        def flushing(state: str) -> None:
+            server.execute(f"ALTER SYSTEM SET fsync = {state}")
+            server.execute("SELECT pg_reload_conf()")
+            while server.execute("SHOW fsync").fetchone() != (state,):
+                time.sleep(0.01)
+
+        flushing("off")
+        try:
+            with pytest.raises(StorageError, match="fsync off"):
+                Ledger.open(postgres_place)
+            Ledger.open(postgres_place, write=False).close()
+        finally:
+            flushing("on")
 
 
 def test_without_permission_to_write_nobody_spends(postgres_place) -> None:

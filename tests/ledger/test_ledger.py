@@ -10,7 +10,8 @@ from dpcalc.ledger.amounts import spent
 from dpcalc.ledger.answers import RefusedError
 from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.opening import open_terms
-from dpcalc.ledger.results import logged, standing
+from dpcalc.ledger.results import logged
+from dpcalc.ledger.standing import standing
 from dpcalc.ledger.terms import part_terms
 from dpcalc.ledger.tree import charged
 from dpcalc.ledger.units import float_up, subtract

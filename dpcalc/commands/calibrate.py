@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
-from dpcalc.cli.command import command
-from dpcalc.cli.compose import DEFAULT_TOLERANCE, AdjacencyOption, Mechanisms, Specs, Tolerance, wait_for_terminal
-from dpcalc.cli.options import Delta, number, parsed
+from dpcalc.asked import Asked, number, parsed
+from dpcalc.commands.common import (
+    ADJACENCY,
+    DEFAULT_TOLERANCE,
+    DELTA,
+    MECHANISMS,
+    SPECS,
+    TOLERANCE,
+    wait_for_terminal,
+)
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Budget, Result
+from dpcalc.guarantee import Adjacency, Budget, Result
 from dpcalc.numbers import PROBABILITY, parse_number
 from dpcalc.report import SYMBOLS, rounded_down, rounded_up, upper_against, written
 
@@ -38,65 +46,76 @@ class RateAtRate(NamedTuple):
         return found
 
 
-@command(example="dpcalc calibrate -m gaussian,noise_multiplier=solve,count=10 --epsilon 2 --delta 1e-5")
-def calibrate(
-    *,
-    spec: Specs = None,
-    mechanism: Mechanisms = None,
-    epsilon: Annotated[float | None, number("--epsilon", help="ε, at --delta.", panel=_TARGETS)] = None,
-    delta: Delta = None,
-    advantage: Annotated[
-        float | None,
-        number("--advantage", help="An attacker's TPR - FPR at best.", allowed=PROBABILITY, panel=_TARGETS),
-    ] = None,
-    tpr: Annotated[
-        RateAtRate | None,
-        parsed("--tpr", help="An attacker's TPR at an FPR.", metavar="T@F", parse=RateAtRate.parse, panel=_TARGETS),
-    ] = None,
-    mu: Annotated[float | None, number("--mu", help="μ of μ-GDP.", panel=_TARGETS)] = None,
-    rho: Annotated[float | None, number("--rho", help="ρ of ρ-zCDP.", panel=_TARGETS)] = None,
-    adjacency: AdjacencyOption = None,
-    tolerance: Tolerance = None,
-    limits: Budget,
-) -> Result:
+@dataclass(frozen=True, kw_only=True)
+class Calibrate(Asked):
     """Solve a list of mechanisms for the one number that is the word solve, so that it stays within a budget.
 
     The budget is ε at δ, an attacker's success, μ or ρ, or budget: in the spec. The value is rounded to the safe side:
     moved by 0.1 % (or by 1, for whole numbers) the other way, it would exceed the budget.
     """
-    from dpcalc.spec.sources import read_documents
-    from dpcalc.spec.specification import common_budget, common_delta
 
-    wait_for_terminal(spec)
-    documents = read_documents(spec or (), mechanism or ())
-    budget = common_budget(documents, limits)
-    delta = common_delta(documents) if delta is None else delta
-    given = {"epsilon": epsilon, "advantage": advantage, "mu": mu, "rho": rho}
-    targets = _targets(given, tpr, delta, common_budget(documents))
-    from dpcalc.spec.calibration import calibrate_documents
-    from dpcalc.spec.composition import Question
+    example: ClassVar[str] = "dpcalc calibrate -m gaussian,noise_multiplier=solve,count=10 --epsilon 2 --delta 1e-5"
 
-    question = Question(delta=delta, epsilon=0.0 if delta is None else None, tolerance=tolerance or DEFAULT_TOLERANCE)
-    solved = calibrate_documents(documents, question, targets, adjacency.value if adjacency else None)
-    certified = solved.guarantee.status == "certified"
-    return Result(
-        command="calibrate",
-        guarantee=solved.guarantee,
-        details={
-            "solution": solved.value,
-            "key": solved.key,
-            "where": solved.where,
-            "name": solved.entry,
-            "targets": {target.quantity: target.limit for target in targets},
-            "target_epsilon": epsilon,
-            "too_much": {"value": solved.too_much, "epsilon": solved.too_much_epsilon},
-            "tolerance": question.tolerance,
-        },
-        headline=_headline(solved, targets, certified),
-        facts=_facts(solved),
-        budget=budget,
-        goal="within" if certified else "unproved",
-    )
+    spec: Annotated[tuple[Any, ...], SPECS] = ()
+    mechanism: Annotated[tuple[str, ...], MECHANISMS] = ()
+    epsilon: Annotated[float | None, number("--epsilon", help="ε, at --delta.", panel=_TARGETS)] = None
+    delta: Annotated[float | None, DELTA] = None
+    advantage: Annotated[
+        float | None,
+        number("--advantage", help="An attacker's TPR - FPR at best.", allowed=PROBABILITY, panel=_TARGETS),
+    ] = None
+    tpr: Annotated[
+        RateAtRate | None,
+        parsed(
+            "--tpr",
+            help="An attacker's TPR at an FPR.",
+            metavar="T@F",
+            parse=RateAtRate.parse,
+            panel=_TARGETS,
+            between="@",
+        ),
+    ] = None
+    mu: Annotated[float | None, number("--mu", help="μ of μ-GDP.", panel=_TARGETS)] = None
+    rho: Annotated[float | None, number("--rho", help="ρ of ρ-zCDP.", panel=_TARGETS)] = None
+    adjacency: Annotated[Adjacency | None, ADJACENCY] = None
+    tolerance: Annotated[float | None, TOLERANCE] = None
+
+    def answer(self) -> Result:
+        """The solution, and what it costs."""
+        from dpcalc.spec.sources import read_documents
+        from dpcalc.spec.specification import common_budget, common_delta
+
+        wait_for_terminal(self.spec)
+        documents = read_documents(self.spec, self.mechanism)
+        budget = common_budget(documents, self.limits)
+        delta = common_delta(documents) if self.delta is None else self.delta
+        given = {"epsilon": self.epsilon, "advantage": self.advantage, "mu": self.mu, "rho": self.rho}
+        targets = _targets(given, self.tpr, delta, common_budget(documents))
+        from dpcalc.spec.calibration import calibrate_documents
+        from dpcalc.spec.composition import Question
+
+        tolerance = self.tolerance or DEFAULT_TOLERANCE
+        question = Question(delta=delta, epsilon=0.0 if delta is None else None, tolerance=tolerance)
+        solved = calibrate_documents(documents, question, targets, self.adjacency)
+        certified = solved.guarantee.status == "certified"
+        return Result(
+            command="calibrate",
+            guarantee=solved.guarantee,
+            details={
+                "solution": solved.value,
+                "key": solved.key,
+                "where": solved.where,
+                "name": solved.entry,
+                "targets": {target.quantity: target.limit for target in targets},
+                "target_epsilon": self.epsilon,
+                "too_much": {"value": solved.too_much, "epsilon": solved.too_much_epsilon},
+                "tolerance": tolerance,
+            },
+            headline=_headline(solved, targets, certified),
+            facts=_facts(solved),
+            budget=budget,
+            goal="within" if certified else "unproved",
+        )
 
 
 def _targets(

@@ -3,82 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import typer
-
-from dpcalc.cli.command import command
-from dpcalc.cli.compose import AdjacencyOption, asked
-from dpcalc.cli.options import Deltas, number
+from dpcalc.asked import Asked, argument, number
+from dpcalc.commands.common import ADJACENCY, DELTAS, asked_at
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Adjacency, Budget, Outcome, Result, Section, exceeds
+from dpcalc.guarantee import Adjacency, Outcome, Result, Section, exceeds
 from dpcalc.numbers import NON_NEGATIVE
 from dpcalc.report import SYMBOLS, rounded_down, rounded_up, written
 
 if TYPE_CHECKING:
     from dpcalc.guarantee import Guarantee
-    from dpcalc.spec.composition import Composition, Cost
-
-Before = Annotated[str, typer.Argument(metavar="A", help="The spec or result of before; - is standard input.")]
-After = Annotated[str, typer.Argument(metavar="B", help="The one of after.")]
-MaxIncrease = Annotated[
-    float | None,
-    number("--max-increase", help="Exit 1 if ε (or δ) grew by more.", allowed=NON_NEGATIVE, panel="Budget limits"),
-]
+    from dpcalc.spec.composition import Composition, Cost, Question
+    from dpcalc.spec.specification import Document
 
 
-@command(example="dpcalc diff examples/dp-sgd.yaml examples/mixed-release.yaml --delta 1e-5")
-def diff(
-    *,
-    before: Before,
-    after: After,
-    delta: Deltas = None,
-    epsilon: Annotated[float | None, number("--epsilon", help="Compare δ at this ε.", allowed=NON_NEGATIVE)] = None,
-    adjacency: AdjacencyOption = None,
-    max_increase: MaxIncrease = None,
-    limits: Budget,
-) -> Result:
+@dataclass(frozen=True, kw_only=True)
+class Diff(Asked):
     """Compare two releases at the same δ (or ε): entries added, removed and changed, and what that does to ε.
 
     The guarantee, and limits on it, are those of B.
     """
-    from dpcalc.spec.composition import Question, compose_documents
-    from dpcalc.spec.sources import read_documents
-    from dpcalc.spec.specification import common_budget, common_delta
 
-    sides = [read_documents([path], ()) for path in (before, after)]
-    if len(delta or []) > 1:
-        raise InputError("compares at one δ", where="delta")
-    if not delta and epsilon is None and None in (common_delta(side) for side in sides):
-        given = [value for value in (common_delta(side) for side in sides) if value is not None]
-        delta = given or None  # the δ of the one that states one is used for both
-    points, at = asked([each for side in sides for each in side], delta or [], epsilon)
-    question = Question(delta=points[0] if points else None, epsilon=at)
-    under: Adjacency | None = adjacency.value if adjacency else None
-    if any(each.adjacency == "replace-one" for side in sides for each in side):
-        under = under or "replace-one"  # both sides under one adjacency, and only add-remove converts
-    old, new = (compose_documents(side, question, under) for side in sides)
-    changes = _changes(old, new)
-    quantity = new.guarantee.asks
-    grown = _grown(old.guarantee, new.guarantee, quantity)
-    return Result(
-        command="diff",
-        guarantee=new.guarantee,
-        headline=_headline(old.guarantee, new.guarantee, grown, max_increase),
-        details={
-            "before": _numbers(old.guarantee),
-            "after": _numbers(new.guarantee),
-            "increase": grown,
-            "max_increase": max_increase,
-            "changes": changes,
-            "mechanisms": [{"name": c.entry.name, "count": c.entry.count, "epsilon": c.epsilon} for c in new.costs],
-        },
-        facts=(("before", _interval(old.guarantee)),),
-        sections=_sections(changes),
-        records=tuple(change | {"fields": _words(change["fields"])} for change in changes),
-        budget=common_budget(sides[1], limits),
-        goal=_goal(old.guarantee, new.guarantee, grown, max_increase),
-    )
+    example: ClassVar[str] = "dpcalc diff examples/dp-sgd.yaml examples/mixed-release.yaml --delta 1e-5"
+
+    before: Annotated[str, argument(metavar="A", help="The spec or result of before; - is standard input.")]
+    after: Annotated[str, argument(metavar="B", help="The one of after.")]
+    delta: Annotated[tuple[float, ...], DELTAS] = ()
+    epsilon: Annotated[float | None, number("--epsilon", help="Compare δ at this ε.", allowed=NON_NEGATIVE)] = None
+    adjacency: Annotated[Adjacency | None, ADJACENCY] = None
+    max_increase: Annotated[
+        float | None,
+        number("--max-increase", help="Exit 1 if ε (or δ) grew by more.", allowed=NON_NEGATIVE, panel="Budget limits"),
+    ] = None
+
+    def answer(self) -> Result:
+        """Both composed at one δ, and how they differ."""
+        from dpcalc.spec.composition import compose_documents
+        from dpcalc.spec.sources import read_documents
+        from dpcalc.spec.specification import common_budget
+
+        sides = [read_documents([path], ()) for path in (self.before, self.after)]
+        question = self._question(sides)
+        under = self.adjacency
+        if any(each.adjacency == "replace-one" for side in sides for each in side):
+            under = under or "replace-one"  # both sides under one adjacency, and only add-remove converts
+        old, new = (compose_documents(side, question, under) for side in sides)
+        changes = _changes(old, new)
+        quantity = new.guarantee.asks
+        grown = _grown(old.guarantee, new.guarantee, quantity)
+        return Result(
+            command="diff",
+            guarantee=new.guarantee,
+            headline=_headline(old.guarantee, new.guarantee, grown, self.max_increase),
+            details={
+                "before": _numbers(old.guarantee),
+                "after": _numbers(new.guarantee),
+                "increase": grown,
+                "max_increase": self.max_increase,
+                "changes": changes,
+                "mechanisms": [
+                    {"name": cost.entry.name, "count": cost.entry.count, "epsilon": cost.epsilon} for cost in new.costs
+                ],
+            },
+            facts=(("before", _interval(old.guarantee)),),
+            sections=_sections(changes),
+            records=tuple(change | {"fields": _words(change["fields"])} for change in changes),
+            budget=common_budget(sides[1], self.limits),
+            goal=_goal(old.guarantee, new.guarantee, grown, self.max_increase),
+        )
+
+    def _question(self, sides: Sequence[list[Document]]) -> Question:
+        """One question for both sides: where only one of them states a δ, it holds for the other."""
+        from dpcalc.spec.composition import Question
+        from dpcalc.spec.specification import common_delta
+
+        if len(self.delta) > 1:
+            raise InputError("compares at one δ", where="delta")
+        deltas = self.delta
+        if not deltas and self.epsilon is None and None in (common_delta(side) for side in sides):
+            deltas = tuple(value for value in map(common_delta, sides) if value is not None)
+        points, at = asked_at([each for side in sides for each in side], deltas, self.epsilon)
+        return Question(delta=points[0] if points else None, epsilon=at)
 
 
 def _numbers(guarantee: Guarantee) -> dict[str, Any]:
