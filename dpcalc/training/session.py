@@ -15,9 +15,12 @@ from dpcalc.errors import CertificationError, InputError
 from dpcalc.guarantee import Guarantee, Result
 from dpcalc.report import rounded_up, written
 from dpcalc.training import data as datasets
+from dpcalc.training import recompute
 from dpcalc.training.data import Dataset
 from dpcalc.training.grid import read_grid
 from dpcalc.training.loop import DivergedError, Trainer
+from dpcalc.training.models import MODULE
+from dpcalc.training.names import is_module
 from dpcalc.training.noise import SEEDED, SYSTEM
 from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account, account_search, calibrated, epsilon_so_far
@@ -71,6 +74,7 @@ def _train(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progr
     quality = trainer.quality()
     details = describe(trainer, quality, data, traces.log)
     details |= {"bounds": list(accounted.bounds), "grid_runs": wanted.runs}
+    details["request"] = recompute.stored([plan], data.classes)
     return Result(
         command="train",
         guarantee=guarantee,
@@ -118,6 +122,7 @@ def _search_result(trials: Sequence[Trial], guarantee: Guarantee, wanted: Wanted
         "winner": dict(best.changes),
         "trials": [{**trial.changes, "test": trial.test_quality} for trial in trials],
         "bounds": [],
+        "request": recompute.stored([trial.plan for trial in trials], data.classes),
     }
     return Result(
         command="train",
@@ -151,9 +156,12 @@ def _observer(plan: Plan, guarantee: Guarantee, advance: Callable[..., None]) ->
 
 def _with_notes(guarantee: Guarantee, plan: Plan) -> Guarantee:
     """The guarantee with what must be said about noise and about what it leaves out."""
+    source, remarks = plan.settings.model, (*guarantee.remarks, _NOT_COVERED)
+    theirs = (MODULE.format(source=source),) if is_module(source) else ()
+    guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, *theirs), remarks=remarks)
     if plan.settings.seed is not None:
-        return replace(guarantee.with_warnings(SEEDED), remarks=(*guarantee.remarks, _NOT_COVERED))
-    return replace(guarantee, assumptions=(*guarantee.assumptions, SYSTEM), remarks=(*guarantee.remarks, _NOT_COVERED))
+        return guarantee.with_warnings(SEEDED)
+    return replace(guarantee, assumptions=(*guarantee.assumptions, SYSTEM))
 
 
 def _preface(test: float | None, reconstructs: bool) -> str:
