@@ -201,7 +201,7 @@ def loss_masses(grid: np.ndarray, noise: float, rate: float) -> np.ndarray:
 
 
 def cluster(folder: Path) -> None:
-    """1,000,000 individuals × 200 steps of Parquet (or CLUSTER_STEPS) through Dask with a local worker for each core."""
+    """1,000,000 individuals × 200 steps (or CLUSTER_STEPS) of Parquet through Dask, a local worker for each core."""
     import pyarrow as pa
     from pyarrow import parquet
 

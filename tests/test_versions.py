@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PINNED = dict(re.findall(r"^([a-z-]+)==([0-9.]+)$", (ROOT / ".ci" / "oldest.txt").read_text(), re.MULTILINE))
+PINNED = dict(re.findall(r"^([a-z0-9-]+)==([0-9.]+)$", (ROOT / ".ci" / "oldest.txt").read_text(), re.MULTILINE))
 
 
 def promised() -> list[tuple[str, str]]:

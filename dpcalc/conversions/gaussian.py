@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from dpcalc.arrays import Floats
 
-THEOREM = "Gaussian differential privacy: μ² adds, and gives δ at every ε (Dong, Roth, Su 2022, Corollaries 1 and 2)"
+THEOREM = "Dong, Roth, Su 2022, Corollaries 1 and 2: μ² adds, and gives δ at every ε"
 
 # gdp_epsilon and gdp_delta are above the truth by less than this much of μ is worth, and of themselves.
 _SHADE = 1e-12

@@ -40,7 +40,7 @@ def settings_key(settings: Settings) -> dict[str, Any]:
         "mixture": None if mixture is None else [mixture.epsilon, mixture.delta, *mixture.weights],
         "delta_split": None if split is None else list(split),
         "clip_before_noise": settings.clip_before_noise,
-        "rows_state_noise": settings.rows_state_noise,
+        "beside": list(settings.beside),
         "finished": settings.finished,
         "anytime": None if settings.anytime is None else list(settings.anytime),
         "budget": None if budget is None else repr(budget),

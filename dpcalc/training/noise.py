@@ -28,14 +28,8 @@ from dpcalc.training.gaussians import renew, system_gaussians, system_uniforms
 
 GRID_BITS = 26
 
-SEEDED = (
-    "noise: reproducible from --seed, so anyone who knows the seed can take it off; for experiments only, do not "
-    "release this model"
-)
-SYSTEM = (
-    "noise: from the operating system's entropy through OpenSSL's generator, added exactly on a grid of 2^-26 standard "
-    "deviations against floating-point attacks"
-)
+SEEDED = "the noise is reproducible from --seed: for experiments only, do not release this model"
+SYSTEM = "the operating system's entropy, through OpenSSL's generator, cannot be guessed"
 
 
 class Noise(Protocol):

@@ -43,7 +43,7 @@ def test_train_alone_ends_with_accuracy_privacy_theorem_and_assumptions(dpcalc):
     result = dpcalc("train")
     assert result.code == 0
     for wanted in (
-        "Accuracy, test records",
+        "% of the test records right, with ε = ",
         "at δ = 1e-",
         "attacker",
         "holds if",
@@ -100,8 +100,9 @@ def test_a_seed_is_called_reproducible_and_not_for_release(dpcalc, archive):
 
 def test_what_is_measured_on_private_records_is_called_not_covered(dpcalc, archive):
     result = dpcalc(*QUICK, "--data", archive)
-    assert "not covered by the guarantee" in result.err
-    assert "not covered by the guarantee" in result.out
+    assert "SENSITIVE: no noise" in result.out
+    remarks = dpcalc(*QUICK, "--data", archive, "-f", "json").json["warnings"]
+    assert any("not covered by the guarantee" in line for line in remarks)
 
 
 def test_the_mechanisms_compose_to_the_same_guarantee(dpcalc, archive, tmp_path):
@@ -330,7 +331,8 @@ def test_a_diverging_run_says_at_which_step_and_keeps_the_accounting(dpcalc, arc
 def test_over_budget_is_exit_1_with_the_result_printed(dpcalc, archive):
     result = dpcalc(*QUICK, "--data", archive, "--max-epsilon", "0.01")
     assert result.code == 1
-    assert "Accuracy" in result.out
+    assert "% of the test records right, with ε = " in result.out
+    assert "for everyone, OVER the limit" in result.out
 
 
 def test_the_model_is_saved(dpcalc, archive, tmp_path):
