@@ -33,6 +33,7 @@ if _typing.TYPE_CHECKING:
         Gaussian,
         Laplace,
         RandomizedResponse,
+        Staircase,
     )
     from dpcalc.api.result import Result
     from dpcalc.conversions import (
@@ -57,7 +58,7 @@ _HOMES = {
     ),
     "dpcalc.api.mechanisms": (
         "DP", "DPSGD", "GDP", "RDP", "ZCDP", "DiscreteGaussian", "DiscreteLaplace", "Exponential", "Gaussian",
-        "Laplace", "RandomizedResponse",
+        "Laplace", "RandomizedResponse", "Staircase",
     ),
     "dpcalc.api.result": ("Result",),
     "dpcalc.conversions": (
@@ -89,6 +90,7 @@ __all__ = [
     "RandomizedResponse",
     "RefusedError",
     "Result",
+    "Staircase",
     "__version__",
     "calibrate",
     "compose",

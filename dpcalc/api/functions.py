@@ -120,7 +120,7 @@ def _flat(releases: Sequence[Any]) -> Iterator[Any]:
 
 
 def _document(data: Mapping[str, Any], source: str) -> Any:
-    from dpcalc.spec.specification import read_document
+    from dpcalc.spec.documents import read_document
     from dpcalc.spec.text import from_data
 
     try:

@@ -105,6 +105,15 @@ class RandomizedResponse(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
+class Staircase(Mechanism):
+    """The least noise of all `epsilon`-DP mechanisms; `gamma` is the length of its first stair, by default the best."""
+
+    type = "staircase"
+    epsilon: Number | None = None
+    gamma: Number | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class DPSGD(Mechanism):
     """A training run; the noise is relative to the clip. `sampling` and `epochs` or `steps` are needed."""
 

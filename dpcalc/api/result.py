@@ -36,7 +36,7 @@ class Result:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Result:
         """The result that `to_dict` gave, once what it claims has been computed again; InputError where it differs."""
-        from dpcalc.spec.specification import read_document
+        from dpcalc.spec.documents import read_document
         from dpcalc.spec.text import from_data
 
         if "guarantee" in document:

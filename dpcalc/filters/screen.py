@@ -11,7 +11,7 @@ from dpcalc.filters.rule import Rule
 from dpcalc.filters.run import Run
 from dpcalc.filters.summary import Losses, beyond, last_run_step, odometer
 from dpcalc.guarantee import Bar, Guarantee, Section
-from dpcalc.notions import GaussianDP, RenyiDP, ZeroConcentratedDP
+from dpcalc.mechanisms.declared import DeclaredGDP, DeclaredRDP, DeclaredZCDP
 from dpcalc.report import rounded_up
 
 _BINS = 5
@@ -80,11 +80,11 @@ def _tracked(run: Run) -> str:
 def _budget(rule: Rule) -> str:
     """A budget that is not (ε,δ), as it was given: μ, or ρ at orders."""
     notion = rule.notion
-    if isinstance(notion, GaussianDP):
+    if isinstance(notion, DeclaredGDP):
         return f"μ = {math.sqrt(rule.limits[0]) / rule.scale:.4g}"
-    if isinstance(notion, ZeroConcentratedDP):
+    if isinstance(notion, DeclaredZCDP):
         return f"ρ = {rule.limits[0] / (2 * rule.scale**2) if rule.squares else rule.limits[0]:.4g}"
-    if isinstance(notion, RenyiDP):
+    if isinstance(notion, DeclaredRDP):
         return ", ".join(
             f"ρ = {rho:.4g} at order {order:g}" for order, rho in zip(rule.orders, rule.limits, strict=False)
         )

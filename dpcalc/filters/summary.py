@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from dpcalc import conversions
+from dpcalc.accounting.implied import implied
 from dpcalc.arrays import Bools, Floats
-from dpcalc.conversions.implied import implied
 from dpcalc.filters import individual
 from dpcalc.filters.anytime import anytime_epsilon
 from dpcalc.filters.rule import Rule, theorem_of

@@ -155,6 +155,7 @@ _BASES: Mapping[str, Callable[[Mapping[str, Any]], _Base]] = {
     "randomized-response": _randomized_response,
     "dp": lambda entry: _exactly(laws.two_points(_value(entry, "epsilon"), arb(float(entry.get("delta", 0.0))))),
     "exponential": _exponential,
+    "staircase": lambda entry: _exactly(laws.staircase(_value(entry, "epsilon"), _value(entry, "gamma"))),
     "zcdp": _zcdp,
     "rdp": lambda _: _Base(None, None),
 }

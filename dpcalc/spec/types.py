@@ -14,6 +14,7 @@ from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import KaryRandomizedResponse, RandomizedResponse
+from dpcalc.mechanisms.staircase import Staircase
 from dpcalc.spec.fields import Reader
 
 
@@ -134,6 +135,7 @@ ENTRY_TYPES: Mapping[str, EntryType] = {
     "randomized-response": EntryType(
         ("epsilon", "p", "k"), _randomized_response, examples=("epsilon=0.5", "p=0.75,k=4")
     ),
+    "staircase": EntryType(Staircase.keys, Staircase.read, examples=Staircase.examples),
     "dp-sgd": EntryType(
         ("noise_multiplier", "epochs", "steps"),
         _dp_sgd,

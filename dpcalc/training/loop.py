@@ -56,7 +56,13 @@ class Trainer:
         self._x = as_aligned(self._data.x_train)
         self._known = squared_norms(self._x)
         self.total_steps = plan.total_steps
-        self.model = models.build(settings.model, features=data.features, classes=data.classes, hidden=settings.hidden)
+        self.model = models.build(
+            settings.model,
+            features=data.features,
+            classes=data.classes,
+            hidden=settings.hidden,
+            backend=settings.backend,
+        )
         self.noise: Noise = SystemNoise() if settings.seed is None else SeededNoise(settings.seed, stream=stream)
         self._sums = SlotSums(self.model, plan.slots, sparse=plan.looks_at_everyone)
         self.clipping = clipping.build(
@@ -169,6 +175,7 @@ class Trainer:
             "step": self.step,
             "plan": self.plan.as_dict(),
             "data": self._fingerprint,
+            "network": self.model.identity,
             "noise": self.noise.state(),
             "history": history,
             "plain": self.plain,
@@ -199,7 +206,7 @@ class Trainer:
         facts, arrays = checkpoint.load(path)
         with reading(path, "not a readable checkpoint"):
             checkpoint.same_run(path, facts["plan"], self.plan.as_dict())
-            checkpoint.same_run(path, facts, {"data": self._fingerprint})
+            checkpoint.same_run(path, facts, {"data": self._fingerprint, "network": self.model.identity})
             check_alike(path, arrays, self._arrays_like(arrays))
             self.step, self.history = int(facts["step"]), History(**facts["history"])
             self.parameters, self.plain_parameters = arrays["parameters"], arrays["plain_parameters"]

@@ -5,6 +5,7 @@ from typing import Literal
 from dpcalc.numbers import Range
 
 ModelName = Literal["logistic", "mlp", "cnn", "cnn-small", "autoencoder"]
+BackendName = Literal["numpy", "torch"]
 ClippingName = Literal["fixed", "quantile", "online"]
 OptimizerName = Literal["sgd", "adam-wosm"]
 FilterName = Literal["none", "gdp", "rdp"]
@@ -12,3 +13,8 @@ FilterMode = Literal["drop", "clip"]
 
 # Clips for which rounding of weighted gradients is covered by the slack in clipping.py, also as a clip moves.
 CLIPS = Range(low=1e-12, high=1e12)
+
+
+def is_module(model: str) -> bool:
+    """Whether this is no model of ours but FILE.py:FUNCTION."""
+    return ":" in model

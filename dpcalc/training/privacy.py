@@ -15,7 +15,6 @@ from dpcalc.filters.rule import theorem_of
 from dpcalc.filters.subsampled import gaussian_rdp
 from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee
 from dpcalc.mechanisms.base import Mechanism
-from dpcalc.notions import GaussianDP, Notion, RenyiDP, ZeroConcentratedDP
 from dpcalc.training.plan import Parts, Plan
 
 _CALIBRATION = 1e-3
@@ -103,11 +102,11 @@ def _composed(parts: Parts, plan: Plan) -> Guarantee:
 
 
 def _filter_guarantee(plan: Plan) -> Guarantee:
-    from dpcalc.conversions.implied import implied
+    from dpcalc.accounting.implied import implied
 
     notion, settings = plan.budget.notion, plan.settings
     assert notion is not None
-    guarantee = implied(_repeated(notion, plan.runs), delta=plan.delta)
+    guarantee = implied(notion.repeated(plan.runs) if plan.runs > 1 else notion, delta=plan.delta)
     samples = plan.batches.is_poisson
     return replace(
         guarantee,
@@ -119,18 +118,6 @@ def _filter_guarantee(plan: Plan) -> Guarantee:
     )
 
 
-def _repeated(notion: Notion, runs: int) -> Notion:
-    """What several runs under one such budget each enforce together."""
-    if runs == 1:
-        return notion
-    if isinstance(notion, GaussianDP):
-        return GaussianDP(parameter=notion.parameter * math.sqrt(runs) * (1 + 1e-15))
-    if isinstance(notion, ZeroConcentratedDP):
-        return ZeroConcentratedDP(parameter=notion.parameter * runs)
-    assert isinstance(notion, RenyiDP)
-    return RenyiDP(orders=notion.orders, epsilons=tuple(runs * epsilon for epsilon in notion.epsilons))
-
-
 def calibrated(plans: Sequence[Plan], *, epsilon: float, classes: int = 10) -> float:
     """The least noise multiplier, to 0.1 % upwards, with which all these runs together are certified within (ε, δ)."""
 
@@ -139,7 +126,8 @@ def calibrated(plans: Sequence[Plan], *, epsilon: float, classes: int = 10) -> f
         if len(changed) == 1 and changed[0].settings.filter != "none":
             notion = changed[0].budget.notion
             assert notion is not None
-            spent = _repeated(notion, changed[0].runs).epsilon(changed[0].delta)
+            runs = changed[0].runs
+            spent = (notion.repeated(runs) if runs > 1 else notion).epsilon_at(changed[0].delta)
             return math.inf if spent is None else spent
         accounted = account(changed[0], classes=classes) if len(changed) == 1 else account_search(changed)
         found = accounted.guarantee.epsilon

@@ -18,6 +18,8 @@ from dpcalc.training import data as datasets
 from dpcalc.training.data import Dataset
 from dpcalc.training.grid import read_grid
 from dpcalc.training.loop import DivergedError, Trainer
+from dpcalc.training.models import MODULE
+from dpcalc.training.names import is_module
 from dpcalc.training.noise import SEEDED, SYSTEM
 from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account, account_search, calibrated, epsilon_so_far
@@ -151,9 +153,12 @@ def _observer(plan: Plan, guarantee: Guarantee, advance: Callable[..., None]) ->
 
 def _with_notes(guarantee: Guarantee, plan: Plan) -> Guarantee:
     """The guarantee with what must be said about noise and about what it leaves out."""
+    source, remarks = plan.settings.model, (*guarantee.remarks, _NOT_COVERED)
+    theirs = (MODULE.format(source=source),) if is_module(source) else ()
+    guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, *theirs), remarks=remarks)
     if plan.settings.seed is not None:
-        return replace(guarantee.with_warnings(SEEDED), remarks=(*guarantee.remarks, _NOT_COVERED))
-    return replace(guarantee, assumptions=(*guarantee.assumptions, SYSTEM), remarks=(*guarantee.remarks, _NOT_COVERED))
+        return guarantee.with_warnings(SEEDED)
+    return replace(guarantee, assumptions=(*guarantee.assumptions, SYSTEM))
 
 
 def _preface(test: float | None, reconstructs: bool) -> str:

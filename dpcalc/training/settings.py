@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from dpcalc.asked import Algorithm, check, number, option, parsed, whole
 from dpcalc.errors import InputError
 from dpcalc.files import LIMIT
 from dpcalc.guarantee import Adjacency
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, PROBABILITY, Range, parse_whole, steps_of_epochs
-from dpcalc.training.names import CLIPS, ClippingName, FilterMode, FilterName, ModelName, OptimizerName
+from dpcalc.training.names import (
+    CLIPS,
+    BackendName,
+    ClippingName,
+    FilterMode,
+    FilterName,
+    ModelName,
+    OptimizerName,
+    is_module,
+)
 
 if TYPE_CHECKING:
     from dpcalc.training.batches import Batches
@@ -32,6 +41,12 @@ _PRIVACY = "Privacy"
 _FILES = "Search, log and checkpoint"
 
 
+def _model(text: str) -> str:
+    if text not in get_args(ModelName) and not is_module(text):
+        raise ValueError(f"expected {', '.join(get_args(ModelName))} or FILE.py:FUNCTION, got {text[:40]!r}")
+    return text
+
+
 def _widths(text: str) -> tuple[int, ...]:
     return tuple(parse_whole(part) for part in text.split(","))
 
@@ -45,7 +60,19 @@ class Settings:
     (Feldman–Zrnic, §5); unless told a third more, and only as long as the public test records gain by it.
     """
 
-    model: Annotated[ModelName, option("--model", help="What is trained.", panel=_DATA)] = "mlp"
+    model: Annotated[
+        str,
+        parsed(
+            "--model",
+            help="logistic, mlp, cnn, cnn-small, autoencoder, or FILE.py:FUNCTION.",
+            metavar="NAME",
+            parse=_model,
+            panel=_DATA,
+        ),
+    ] = "mlp"
+    backend: Annotated[BackendName, option("--backend", help="Which library computes gradients.", panel=_DATA)] = (
+        "numpy"
+    )
     hidden: Annotated[
         tuple[int, ...],
         parsed(
@@ -109,6 +136,8 @@ class Settings:
         self._check_combinations()
 
     def _check_combinations(self) -> None:
+        if is_module(self.model) and self.backend != "torch":
+            raise InputError("a module of your own needs --backend torch.")
         if self.momentum and self.optimizer != "sgd":
             raise InputError("momentum goes with --optimizer sgd; adam-wosm has its own.")
         if self.filter == "none":
