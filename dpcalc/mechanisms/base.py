@@ -93,6 +93,10 @@ class Mechanism(ABC):
         """Attained pairs of one run that make `count` of them bad, at this δ or ε; every choice is attained."""
         return self.attained_pairs()
 
+    def factors(self) -> tuple[tuple[Mechanism, int], ...]:
+        """Mechanisms that together, each so often, tell neighbours apart as one run of this does: by default itself."""
+        return ((self, 1),)
+
     def basic_dp(self) -> tuple[float, float]:
         """The (ε, δ) that basic composition adds up: the largest finite loss, and what is at infinity."""
         pairs = dict.fromkeys(self.pairs())
