@@ -14,8 +14,9 @@ Number = float | str
 class Mechanism:
     """What every entry may have: a name, how often it runs, and how the records of a batch are drawn.
 
-    `sampling` is "poisson", "fixed-size", "cyclic" or "shuffled", with `rate`, or `batch_size` and `dataset_size`,
-    beside it. One number of all may be the word "solve", for `calibrate`.
+    `sampling` is "poisson", "fixed-size", "cyclic", "shuffled" or "random-allocation", with `rate`, or `batch_size` and
+    `dataset_size`, beside it, or a mapping with `scheme` and its keys, as in a spec. One number of all may be the word
+    "solve", for `calibrate`.
     """
 
     type: ClassVar[str]

@@ -35,14 +35,19 @@ class Settings:
     odometer: float | None = None
     groups: dict[str, str] | None = None
     resumable: bool = False
-    # Whether the log states the noise of each step; norms are then clipped before they are divided by it.
-    rows_state_noise: bool = False
+    # The columns of the log beside its value. Norms beside a sigma are clipped before they are divided by it.
+    beside: tuple[str, ...] = ()
     clip_before_noise: float | None = None
     # A run that is over: nobody is left out in hindsight, and the sums are held against this budget, if there is one.
     finished: bool = False
     budget: Rule | None = None
     # The δ and the r of a bound that holds at all times; both are fixed beforehand.
     anytime: tuple[float, float] | None = None
+
+    @property
+    def rows_state_noise(self) -> bool:
+        """Whether the log states the noise of each step."""
+        return "sigma" in self.beside
 
     @property
     def sampling_rate(self) -> float | None:

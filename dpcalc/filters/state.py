@@ -17,7 +17,7 @@ from dpcalc.files.archive import Arrays, check_alike, load_sealed, save_sealed
 from dpcalc.filters.run import Run, Settings, Steps
 from dpcalc.filters.totals import Totals
 
-_VERSION = 5
+_VERSION = 6
 # Arrays that grow with the steps, and those with an entry for each.
 _GROWING = ("step_", "odometer_stop", "norm_count")
 _PER_STEP = ("step_present", "step_sums", "step_active", "step_groups")
@@ -39,7 +39,7 @@ def settings_key(settings: Settings) -> dict[str, Any]:
         "mixture": None if mixture is None else [mixture.epsilon, mixture.delta, *mixture.weights],
         "delta_split": None if split is None else list(split),
         "clip_before_noise": settings.clip_before_noise,
-        "rows_state_noise": settings.rows_state_noise,
+        "beside": list(settings.beside),
         "finished": settings.finished,
         "anytime": None if settings.anytime is None else list(settings.anytime),
         "budget": None if budget is None else repr(budget),

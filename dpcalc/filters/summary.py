@@ -31,11 +31,15 @@ WHY_AFTER_THE_FACT = (
 
 
 def guarantee(run: Run, *, epsilon: float | None, delta: float | None) -> Guarantee:
-    """What the filter enforces, whatever the log holds: its budget, fixed beforehand, with the tolerance included.
+    """What the filter enforces; a finished run that is beyond its budget has none."""
+    return enforced(run.settings, epsilon=epsilon, delta=delta, kept=not beyond(run).any())
 
-    A finished run that is beyond its budget, and one without any, have no guarantee: only what was spent is known.
+
+def enforced(settings: Settings, *, epsilon: float | None, delta: float | None, kept: bool = True) -> Guarantee:
+    """What a filter enforces, whatever the log holds: its budget, fixed beforehand, with the tolerance included.
+
+    A budget that was not `kept`, and none at all, give no guarantee: only what was spent is known.
     """
-    settings = run.settings
     rule = settings.budget or settings.rule
     sampled = settings.sampling_rate is not None
     base = Guarantee(
@@ -49,10 +53,10 @@ def guarantee(run: Run, *, epsilon: float | None, delta: float | None) -> Guaran
     )
     if rule.notion is None:
         return _remarking(base, "no budget was given, so nothing is enforced: the loss is only tracked")
-    if beyond(run).any():
+    if not kept:
         return _remarking(base, "the budget was not kept, so nothing is guaranteed by it")
-    enforced = _enforced(base, rule, epsilon, delta)
-    return replace(enforced, assumptions=(_fixed(rule), *enforced.assumptions, _kept(settings)))
+    found = _enforced(base, rule, epsilon, delta)
+    return replace(found, assumptions=(_fixed(rule), *found.assumptions, _kept(settings)))
 
 
 def _remarking(base: Guarantee, line: str) -> Guarantee:

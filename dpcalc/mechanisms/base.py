@@ -93,6 +93,10 @@ class Mechanism(ABC):
         """Attained pairs of one run that make `count` of them bad, at this δ or ε; every choice is attained."""
         return self.attained_pairs()
 
+    def releases(self, count: int) -> int:
+        """How many releases of the attained pairs `count` runs are."""
+        return count
+
     def basic_dp(self) -> tuple[float, float]:
         """The (ε, δ) that basic composition adds up: the largest finite loss, and what is at infinity."""
         pairs = dict.fromkeys(self.pairs())
@@ -108,7 +112,7 @@ class Mechanism(ABC):
         raise IncompatibleError(f"no proved conversion of a {self.type} from {self.adjacency} to replace-one is known.")
 
     def sampler(self) -> str:
-        """How records are drawn: none, poisson, fixed-size, cyclic or shuffled."""
+        """How records are drawn: none, or the word that a spec has for it."""
         return "none"
 
     def theorem(self) -> str:

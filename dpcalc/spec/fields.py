@@ -43,6 +43,8 @@ FIELDS: Mapping[str, Field] = {
     "dataset_size": Field(_COUNT, whole=True),
     "epochs": Field(POSITIVE, more_means="more loss"),
     "steps": Field(_COUNT, whole=True, more_means="more loss"),
+    "selected": Field(_COUNT, whole=True, more_means="more loss"),
+    "largest_batch": Field(_COUNT, whole=True),
     "count": Field(_COUNT, whole=True, more_means="more loss"),
     "orders": Field(RENYI_ORDER),
     "epsilons": Field(NON_NEGATIVE),

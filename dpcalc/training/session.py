@@ -15,6 +15,7 @@ from dpcalc.errors import CertificationError, InputError
 from dpcalc.guarantee import Guarantee, Result
 from dpcalc.report import rounded_up, written
 from dpcalc.training import data as datasets
+from dpcalc.training import recompute
 from dpcalc.training.data import Dataset
 from dpcalc.training.grid import read_grid
 from dpcalc.training.loop import DivergedError, Trainer
@@ -73,6 +74,7 @@ def _train(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progr
     quality = trainer.quality()
     details = describe(trainer, quality, data, traces.log)
     details |= {"bounds": list(accounted.bounds), "grid_runs": wanted.runs}
+    details["request"] = recompute.stored([plan], data.classes)
     return Result(
         command="train",
         guarantee=guarantee,
@@ -120,6 +122,7 @@ def _search_result(trials: Sequence[Trial], guarantee: Guarantee, wanted: Wanted
         "winner": dict(best.changes),
         "trials": [{**trial.changes, "test": trial.test_quality} for trial in trials],
         "bounds": [],
+        "request": recompute.stored([trial.plan for trial in trials], data.classes),
     }
     return Result(
         command="train",

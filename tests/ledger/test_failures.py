@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import sqlite3
@@ -45,8 +46,15 @@ def still_sound(place: str, entries: int = 2) -> None:
     assert (audit.exit_code, audit.entries) == (0, entries)
 
 
-def test_the_file_is_private(file) -> None:
-    assert stat.S_IMODE(Path(file).stat().st_mode) == 0o600
+def test_the_file_and_what_stands_beside_it_are_private(tmp_path) -> None:
+    before = os.umask(0)
+    try:
+        with Ledger.open(str(tmp_path / "team.db"), create=True) as ledger:
+            ledger.add_budget(open_terms("census", mu=1.0))
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == {"team.db": 0o600, "team.db-wal": 0o600, "team.db-shm": 0o600}
 
 
 def test_a_file_marked_read_only_is_read_but_not_written(file) -> None:
