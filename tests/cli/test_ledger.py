@@ -158,6 +158,33 @@ def test_results_of_other_commands_are_spent(dpcalc, team) -> None:
     assert done.json["details"]["spent"]["mu"] == pytest.approx(0.1, rel=1e-9)
 
 
+def test_results_of_filter_and_train_are_spent_with_their_assumptions(dpcalc, team) -> None:
+    limit = ("--epsilon", 8, "--delta", "1e-4")
+    assert dpcalc("ledger", "init", "team.db", "--budget", "wide", *limit).code == 0
+    Path("norms.csv").write_text("id,step,norm\n" + "".join(f"{i},{t},1\n" for i in range(3) for t in range(4)))
+    filtered = dpcalc(
+        "filter", "norms.csv", "--filter", "gdp", "--sigma", 4, "--mu", 0.5, "--delta", "1e-5", "-f", "json"
+    )
+    trained = dpcalc("train", "--model", "logistic", "--epochs", 1, "--seed", 1, "-f", "json")
+    for name, result in (("filter", filtered), ("train", trained)):
+        assert result.code == 0
+        Path(f"{name}.json").write_text(result.out)
+        spent = dpcalc("ledger", "spend", "team.db", "wide", f"{name}.json", "--key", name, "-f", "json")
+        assert spent.code == 0
+        assert set(result.json["assumptions"]) <= set(spent.json["details"]["assumptions"])
+    assert dpcalc("ledger", "verify", "team.db").code == 0
+
+
+def test_a_guarantee_for_the_other_adjacency_is_exit_2_where_nothing_follows_from_it(dpcalc, team) -> None:
+    bound = dpcalc("exp-mech", "--lipschitz", 1, "--strong-convexity", 4, "--delta", "1e-5", "-f", "json")
+    Path("replaced.json").write_text(bound.out)
+    refused = dpcalc("ledger", "spend", "team.db", "census", "replaced.json")
+    assert (refused.code, "says nothing about adding or removing" in refused.err) == (2, True)
+    limit = ("--mu", 1, "--adjacency", "replace-one")
+    assert dpcalc("ledger", "init", "team.db", "--budget", "moved", *limit).code == 0
+    assert dpcalc("ledger", "spend", "team.db", "moved", "replaced.json").code == 0
+
+
 def test_a_status_can_be_composed_again(dpcalc, team) -> None:
     Path("status.json").write_text(dpcalc("ledger", "status", "team.db", "census", "-f", "json").out)
     composed = dpcalc("compose", "status.json", "--delta", "1e-5", "-f", "json")
