@@ -24,7 +24,7 @@ def compose(*releases: Any, **options: Any) -> Result:
     >>> dpcalc.compose(dpcalc.Gaussian(sigma=2, sensitivity=1), delta=1e-5)
     ε = 1.994 at δ = 1e-5, exactly (certified, add-remove)
     μ = 0.5, ρ = 0.125
-    by Gaussian differential privacy: μ² adds, and gives δ at every ε (Dong, Roth, Su 2022, Corollaries 1 and 2)
+    by Dong, Roth, Su 2022, Corollaries 1 and 2
 
     Options: `delta` (one or several), `epsilon`, `curve`, `accountant`, `adjacency`, `tolerance`, and limits.
     """
@@ -120,7 +120,7 @@ def _flat(releases: Sequence[Any]) -> Iterator[Any]:
 
 
 def _document(data: Mapping[str, Any], source: str) -> Any:
-    from dpcalc.spec.specification import read_document
+    from dpcalc.spec.documents import read_document
     from dpcalc.spec.text import from_data
 
     try:

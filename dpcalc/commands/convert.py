@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     pass
 
 if TYPE_CHECKING:
-    from dpcalc.notions import Notion
+    from dpcalc.mechanisms.declared import Declared
 
 _SOURCE = "What is known (give one)"
 _QUESTION = "What to compute"
@@ -98,8 +98,8 @@ class Convert(Asked):
 
     def answer(self) -> Result:
         """The guarantee in every notion, with the risk that it leaves."""
+        from dpcalc.accounting.implied import convert
         from dpcalc.conversions.attack import bayes_accuracy
-        from dpcalc.conversions.implied import convert
 
         notion = self._notion()
         guarantee, tradeoff = convert(
@@ -115,7 +115,7 @@ class Convert(Asked):
             advantage=tradeoff["advantage"],
             tpr_at_fpr=tradeoff["tpr_at_fpr"],
             prior=self.prior,
-            bayes_accuracy=bayes_accuracy(grouped.delta, self.prior),
+            bayes_accuracy=bayes_accuracy(grouped.delta_at, self.prior),
         )
         deltas = sorted(set(self.delta), reverse=True)
         return Result(
@@ -125,8 +125,8 @@ class Convert(Asked):
             curve=tuple(_curve(grouped, deltas)) if len(self.delta) > 1 else (),
         )
 
-    def _notion(self) -> Notion:
-        from dpcalc import notions
+    def _notion(self) -> Declared:
+        from dpcalc.mechanisms import declared
 
         given = {"--gdp": self.gdp, "--rdp": self.rdp or None, "--zcdp": self.zcdp, "--dp": self.dp}
         names = [name for name, value in given.items() if value is not None]
@@ -134,20 +134,20 @@ class Convert(Asked):
             found = " and ".join(names) or "none of them"
             raise InputError(f"expected exactly one of --gdp, --rdp, --zcdp and --dp, got {found}")
         if self.gdp is not None:
-            return notions.GaussianDP(parameter=self.gdp)
+            return declared.DeclaredGDP(mu=self.gdp)
         if self.zcdp is not None:
-            return notions.ZeroConcentratedDP(parameter=self.zcdp)
+            return declared.DeclaredZCDP(rho=self.zcdp)
         if self.dp is not None:
-            return notions.ApproximateDP(at_epsilon=self.dp.epsilon, at_delta=self.dp.delta)
+            return declared.DeclaredDP(epsilon=self.dp.epsilon, delta=self.dp.delta)
         points = sorted(self.rdp)
         orders = [point.order for point in points]
         if len(set(orders)) < len(orders):
             raise InputError(f"expected each order once, got {', '.join(f'{a:g}' for a in orders)}", where="rdp")
-        return notions.RenyiDP(orders=tuple(orders), epsilons=tuple(point.epsilon for point in points))
+        return declared.DeclaredRDP(orders=tuple(orders), epsilons=tuple(point.epsilon for point in points))
 
 
-def _curve(notion: Notion, deltas: list[float]) -> Iterator[tuple[float, float]]:
-    from dpcalc.conversions.implied import convert
+def _curve(notion: Declared, deltas: list[float]) -> Iterator[tuple[float, float]]:
+    from dpcalc.accounting.implied import convert
 
     for delta in deltas:
         epsilon = convert(notion, delta=delta)[0].epsilon

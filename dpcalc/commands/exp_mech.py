@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from dpcalc.asked import Asked
-from dpcalc.guarantee import Result, Section
+from dpcalc.guarantee import Result
 from dpcalc.last_iterate.sampling_request import SamplingRequest
-from dpcalc.report import rounded_up
-
-if TYPE_CHECKING:
-    from dpcalc.last_iterate.sampling import Comparison
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,31 +21,6 @@ class ExpMech(SamplingRequest, Asked):
 
     def answer(self) -> Result:
         """Every bound that applies, the best first."""
-        return _result(self, self.comparison())
+        from dpcalc.last_iterate.sampling_result import sampling_result
 
-
-def _result(request: SamplingRequest, comparison: Comparison) -> Result:
-    rows = tuple(
-        (
-            entry["name"] + (" (best)" if entry["name"] == comparison.winner else ""),
-            entry["theorem"],
-            rounded_up(entry["mu"]),
-            rounded_up(entry["epsilon"]),
-            entry["note"],
-        )
-        for entry in comparison.bounds
-    )
-    columns = ("bound", "theorem", "μ", f"ε at δ = {comparison.guarantee.delta:g}", "note")
-    details: dict[str, Any] = {
-        "request": request.stored(),
-        "classical_epsilon": comparison.classical_epsilon,
-        "winner": comparison.winner,
-        "bounds": list(comparison.bounds),
-    }
-    return Result(
-        command="exp-mech",
-        guarantee=comparison.guarantee,
-        details=details,
-        facts=(("compared", comparison.verdict),),
-        sections=(Section(title="Bounds", columns=columns, rows=rows),),
-    )
+        return sampling_result(self, self.comparison())

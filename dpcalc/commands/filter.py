@@ -46,7 +46,7 @@ class Filter(Request, Asked):
         check_paths(
             {"--per-individual": self.per_individual, "--state": self.state}, {"LOG": self.log, "--groups": self.groups}
         )
-        from dpcalc.filters import screen, summary
+        from dpcalc.filters import recompute, screen, summary
         from dpcalc.filters.carrying import carry_out
 
         delta = self.delta
@@ -66,7 +66,7 @@ class Filter(Request, Asked):
         return Result(
             command="filter",
             guarantee=guarantee,
-            details=summary.details(run, losses, guarantee, delta),
+            details={**summary.details(run, losses, guarantee, delta), "request": recompute.stored(self, run.settings)},
             headline=screen.headline(run, guarantee, self.epsilon, delta),
             facts=tuple(screen.facts(run, losses, guarantee)),
             sections=tuple(screen.sections(run, losses, delta)),
@@ -81,10 +81,5 @@ def _warnings(run: Run) -> list[str]:
         clip = run.settings.clip_before_noise or run.settings.rule.clip
         lines.append(
             f"{run.clipped_values} norms above the clip count as {clip:g}: the training must have clipped them"
-        )
-    if run.settings.scope == "individual":
-        lines.append(
-            "counts, quantiles and individual losses are computed from the data without noise: they are for the data "
-            "holder, and publishing them is not covered by the guarantee"
         )
     return lines

@@ -25,9 +25,9 @@ _BY = option("--by", metavar="WHO", help="Who spends, for the log.")
 
 @contextlib.contextmanager
 def _open(place: str, *, write: bool = False, create: bool = False) -> Iterator[Ledger]:
-    from dpcalc.ledger.ledger import Ledger
+    from dpcalc.ledger.opened import opened
 
-    with Ledger.open(place, write=write, create=create) as ledger:
+    with opened(place, write=write, create=create) as ledger:
         yield ledger
 
 
@@ -196,9 +196,10 @@ class Verify(Asked):
     example: ClassVar[str] = "dpcalc ledger verify team.db"
 
     ledger: Annotated[str, _PLACE]
-    head: Annotated[str | None, option("--head", metavar="HASH", help="A hash noted earlier that must be there.")] = (
-        None
-    )
+    head: Annotated[
+        str | None,
+        option("--head", metavar="HASH", help="A hash noted earlier that must be there."),
+    ] = None
 
     def answer(self) -> Result:
         """What the audit found."""
@@ -259,7 +260,7 @@ class Export(Asked):
 
 @dataclass(frozen=True, kw_only=True)
 class Import(Asked):
-    """Take in an export: all of it or nothing, after its chain, totals and limits were checked."""
+    """Take in an export: all of it or nothing, after its chain, totals, limits and costs were checked."""
 
     example: ClassVar[str] = "dpcalc ledger import copy.db team.jsonl"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpcalc.asked import Asked, number, option
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Result
 from dpcalc.last_iterate.request import NOISES, Request
-from dpcalc.report import rounded_up
+from dpcalc.report import rounded_up, written
 
 if TYPE_CHECKING:
     from dpcalc.last_iterate.schedule import Schedule
@@ -45,14 +46,15 @@ class SgdBound(Request, Asked):
         ),
     ] = None
     sweep: Annotated[
-        str | None,
+        tuple[str, ...],
         option(
             "--sweep",
-            help="epochs=10:200:10 or lr=0.1,0.05; also steps, sigma, batch-size, …",
+            help="epochs=10:200:10 or lr=0.1,0.05; also steps, sigma, batch-size, … Twice: one against the other.",
             metavar="NAME=A:B:STEP",
             panel=_SEARCH,
+            repeated=True,
         ),
-    ] = None
+    ] = ()
     target_epsilon: Annotated[
         float | None,
         number(
@@ -68,7 +70,7 @@ class SgdBound(Request, Asked):
         request = self.part(Request)
         if self.schedule_file is not None:
             request = replace(request, schedule=_read_schedule(self.schedule_file))
-        if self.sweep is not None:
+        if self.sweep:
             return _swept(request, self.sweep)
         if self.target_epsilon is not None:
             return _solved(request, self.target_epsilon)
@@ -86,7 +88,7 @@ class SgdBound(Request, Asked):
                 raise InputError("solve needs --target-epsilon, the ε to stay within")
         elif self.unknown is None and (self.steps or self.epochs) is not None:
             raise InputError("--target-epsilon finds the longest run: drop --steps and --epochs, or give --sigma solve")
-        elif self.sweep is not None:
+        elif self.sweep:
             raise InputError("--target-epsilon and --sweep cannot be combined")
 
 
@@ -97,17 +99,19 @@ def _read_schedule(path: str) -> Schedule:
     return read_schedule(read_text(path, limit=_SCHEDULE_BYTES, what="a schedule"), name=path)
 
 
-def _swept(request: Request, text: str) -> Result:
+def _swept(request: Request, texts: tuple[str, ...]) -> Result:
     from dpcalc.last_iterate.results import sweep_result
-    from dpcalc.last_iterate.sweep import Sweep, run_sweep
+    from dpcalc.last_iterate.sweep import Sweep, check_sweeps, run_sweeps
     from dpcalc.terminal.progress import progress
 
     try:
-        sweep = Sweep.parse(text)
+        sweeps = [Sweep.parse(text) for text in texts]
     except ValueError as error:
         raise InputError(str(error), where="sweep") from None
-    with progress(f"Sweeping {sweep.name}", total=len(sweep.values)) as advance:
-        return sweep_result(sweep, run_sweep(request, sweep, advance=advance))
+    check_sweeps(sweeps)
+    names = " and ".join(sweep.name for sweep in sweeps)
+    with progress(f"Sweeping {names}", total=prod(len(sweep.values) for sweep in sweeps)) as advance:
+        return sweep_result(sweeps, run_sweeps(request, sweeps, advance=advance))
 
 
 def _solved(request: Request, target: float) -> Result:
@@ -119,9 +123,11 @@ def _solved(request: Request, target: float) -> Result:
         analysis = longest_run(request, target=target)
         steps = analysis.setting.steps
         limit = " or more (the search stops there)" if steps >= MOST_STEPS // 2 else ""
-        headline = f"The longest run within ε = {target:g} has {steps} steps{limit}."
+        headline = f"{steps:,} steps{limit} is the longest run within ε = {target:g} at δ = {written(request.delta)}"
         return single_result(analysis, solution={"solution": steps, "solved_for": "steps"}, headline=headline)
     analysis = least_noise(request, target=target, unknown=unknown)
     noise: float = getattr(analysis.request, unknown)
-    headline = f"The least noise within ε = {target:g} is {unknown.replace('_', ' ')} {rounded_up(noise)}."
+    headline = (
+        f"{unknown} = {rounded_up(noise)} is the least noise within ε = {target:g} at δ = {written(request.delta)}"
+    )
     return single_result(analysis, solution={"solution": noise, "solved_for": unknown}, headline=headline)

@@ -39,21 +39,23 @@ def carry_out(request: Request, name: str, *, advance: Callable[..., None] = lam
         if request.engine == "dask":
             from dpcalc.filters.cluster import run_on_cluster
 
-            return run_on_cluster(log, settings, scheduler=request.scheduler, advance=advance)
+            return run_on_cluster(log, settings, scheduler=request.scheduler, state=request.state, advance=advance)
         return run_log(log, settings, state=request.state, first_step=request.first_step or 0, advance=advance)
 
 
 def _settings(request: Request, log: Log) -> Settings:
     if isinstance(log, DenseLog):
-        rule = rule_of(request, _bare_quantity(request), storage_tolerance(log.dtype))
-        noisy = False
-    else:
-        if request.first_step is not None:
-            raise InputError("it numbers the rows of an array; a table has its own steps", where="--first-step")
-        if request.engine == "dask" and log.columns.beside:
-            raise InputError(f"a column {log.columns.beside[0]} needs --engine local", where="--engine dask")
-        rule = rule_of(request, cast(Quantity, log.columns.value), ROUNDING, log.columns.beside)
-        noisy = "sigma" in log.columns.beside
+        return settings_of(request, _bare_quantity(request), storage_tolerance(log.dtype))
+    if request.first_step is not None:
+        raise InputError("it numbers the rows of an array; a table has its own steps", where="--first-step")
+    if request.engine == "dask" and log.columns.beside:
+        raise InputError(f"a column {log.columns.beside[0]} needs --engine local", where="--engine dask")
+    return settings_of(request, cast(Quantity, log.columns.value), ROUNDING, log.columns.beside)
+
+
+def settings_of(request: Request, quantity: Quantity, tolerance: float, beside: Sequence[str] = ()) -> Settings:
+    """What is done with a log of this quantity, with these columns `beside` it, stored to this precision."""
+    rule = rule_of(request, quantity, tolerance, beside)
     if request.anytime is not None and not rule.is_zcdp:
         raise InputError("it is proved for Gaussian and zCDP steps without sampling", where="--anytime")
     return Settings(
@@ -63,8 +65,8 @@ def _settings(request: Request, log: Log) -> Settings:
         odometer=request.odometer,
         groups=None if request.groups is None else read_groups(str(request.groups), request.read_limit),
         resumable=request.state is not None,
-        rows_state_noise=noisy,
-        clip_before_noise=request.clip if noisy else None,
+        beside=tuple(beside),
+        clip_before_noise=request.clip if "sigma" in beside else None,
         finished=request.finished,
         budget=rule if request.finished and rule.notion is not None else None,
         anytime=None if request.anytime is None or request.delta is None else (request.delta, request.anytime),

@@ -14,7 +14,7 @@ from dpcalc.arrays import Bools, Floats
 from dpcalc.filters.mixture import DeltaSplit, Mixture
 from dpcalc.filters.names import FilterKind, Mode, Quantity, Scope
 from dpcalc.filters.subsampled import SubsampledRenyi
-from dpcalc.notions import Notion
+from dpcalc.mechanisms.declared import Declared
 
 # A sum may pass its limit by this much, relatively, and still count as equal: sums (`totals`) err by less than an
 # eighth of it. The reported budget is widened by twice as much.
@@ -57,7 +57,7 @@ class Rule:
     kind: FilterKind
     quantity: Quantity
     limits: tuple[float, ...]
-    notion: Notion | None
+    notion: Declared | None
     scale: float = 1.0
     clip: float | None = None
     tolerance: float = ROUNDING
@@ -89,7 +89,8 @@ class Rule:
 
     def admits(self, totals: Floats) -> Bools:
         """Whether sums of costs, one column a record, are within the budget."""
-        within: Bools = np.all(totals <= self.accepted[:, None], axis=0)
+        rows = totals <= self.accepted[:, None]
+        within: Bools = rows[0] if len(rows) == 1 else np.all(rows, axis=0)
         if self.mixture is None:
             return within
         known = len(self.orders)

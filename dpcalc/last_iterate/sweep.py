@@ -1,10 +1,11 @@
-"""One parameter over a range of values: the analysis at each."""
+"""One or two parameters over ranges of values: the analysis at each."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from dpcalc.asked import fields_of
@@ -79,18 +80,42 @@ def _range(text: str) -> list[float]:
     return [*(float(f"{start + index * step:.12g}") for index in range(count)), stop]
 
 
-def run_sweep(
-    request: Request, sweep: Sweep, *, advance: Callable[[int], None] = lambda _: None
-) -> list[tuple[float, Analysis]]:
-    """The analysis at each value, in order; `advance` is called after each."""
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """What one choice of the swept values gives."""
+
+    values: tuple[float, ...]
+    analysis: Analysis
+
+
+def run_sweeps(
+    request: Request, sweeps: Sequence[Sweep], *, advance: Callable[[int], None] = lambda _: None
+) -> list[Point]:
+    """The analysis at each choice of values, the last parameter fastest; `advance` is called after each."""
     found = []
-    for value in sweep.values:
+    for values in product(*(sweep.values for sweep in sweeps)):
+        asked = request
+        for sweep, value in zip(sweeps, values, strict=True):
+            asked = sweep.apply(asked, value)
         try:
-            found.append((value, analyse(sweep.apply(request, value))))
+            found.append(Point(values=values, analysis=analyse(asked)))
         except InputError as error:
-            raise InputError(str(error), where=f"--sweep {sweep.name}={value:g}") from None
+            where = " ".join(f"--sweep {sweep.name}={value:g}" for sweep, value in zip(sweeps, values, strict=True))
+            raise InputError(str(error), where=where) from None
         advance(1)
     return found
+
+
+def check_sweeps(sweeps: Sequence[Sweep]) -> None:
+    """Raise unless these can be swept together: one or two parameters, none in place of the other."""
+    if len(sweeps) > 2:
+        raise InputError(f"expected one or two parameters, got {len(sweeps)}", where="--sweep")
+    names = [sweep.name.replace("-", "_") for sweep in sweeps]
+    for sweep, other in zip(sweeps, reversed(names), strict=True):
+        if len(sweeps) > 1 and other in (sweep.name.replace("-", "_"), *_INSTEAD.get(sweep.name, ())):
+            raise InputError(f"{names[0]} and {names[1]} cannot both be swept: one fixes the other", where="--sweep")
+    if (size := math.prod(len(sweep.values) for sweep in sweeps)) > MOST_VALUES:
+        raise InputError(f"expected at most {MOST_VALUES:,} values in all, got {size:,}", where="--sweep")
 
 
 def bound_label(name: str, theorem: str) -> str:
@@ -99,19 +124,19 @@ def bound_label(name: str, theorem: str) -> str:
     return f"{name} {number}" if number and name == "shifted-interpolation" else name
 
 
-def records(sweep: Sweep, results: Sequence[tuple[float, Analysis]]) -> list[dict[str, Any]]:
-    """One row per value: the best bound, and ε of every bound by name."""
+def records(sweeps: Sequence[Sweep], points: Sequence[Point]) -> list[dict[str, Any]]:
+    """One row per choice of values: the best bound, and ε of every bound by name."""
     labels: dict[str, None] = {}
-    for _, analysis in results:
-        labels.update({bound_label(each.bound.name, each.bound.theorem): None for each in analysis.evaluated})
+    for point in points:
+        labels.update({bound_label(e.bound.name, e.bound.theorem): None for e in point.analysis.evaluated})
     rows = []
-    for value, analysis in results:
-        best = analysis.best
-        by_label = {bound_label(e.bound.name, e.bound.theorem): e.guarantee.epsilon for e in analysis.evaluated}
+    for point in points:
+        best = point.analysis.best
+        by_label = {bound_label(e.bound.name, e.bound.theorem): e.guarantee.epsilon for e in point.analysis.evaluated}
         row = {
-            sweep.name: value,
+            **{sweep.name: value for sweep, value in zip(sweeps, point.values, strict=True)},
             "epsilon": best.guarantee.epsilon,
-            "delta": analysis.request.delta,
+            "delta": point.analysis.request.delta,
             "mu": best.guarantee.mu,
             "best": best.bound.name,
             "theorem": best.bound.theorem,

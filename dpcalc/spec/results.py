@@ -28,10 +28,10 @@ _DETAILS: Mapping[str, str] = {
     "compose": "mechanisms",
     "calibrate": "solution",
     "convert": "advantage",
-    "filter": "limit",
+    "filter": "request",
     "sgd-bound": "request",
     "exp-mech": "request",
-    "train": "settings",
+    "train": "request",
     "report": "mechanisms",
     "ledger init": "budget",
     "ledger spend": "budget",
@@ -42,10 +42,9 @@ _DETAILS: Mapping[str, str] = {
 _FROM_DETAILS: Mapping[str, str] = {
     "sgd-bound": "dpcalc.last_iterate.recompute:guarantee_of",
     "exp-mech": "dpcalc.last_iterate.recompute:sampling_guarantee_of",
+    "filter": "dpcalc.filters.recompute:guarantee_of",
+    "train": "dpcalc.training.recompute:guarantee_of",
 }
-
-# Commands whose theorems hold under one adjacency alone; `sgd-bound` says its own when it is worked out again.
-_ADJACENCY: Mapping[str, Adjacency] = {"filter": "add-remove"}
 
 # Commands that compose by the same accountants as a recomputation.
 _COMPOSED = ("compose", "calibrate", "report")
@@ -160,7 +159,6 @@ def _budget(claim: _Claim) -> Budget:
 def _recomputed(claim: _Claim, document: Document) -> Guarantee:
     """The guarantee that the listed mechanisms give to the question that the result answers."""
     assert document.adjacency is not None
-    _expect_adjacency(claim, document, _ADJACENCY.get(claim.command, document.adjacency))
     entries = replace(document, status="certified").read(document.adjacency)
     _expect_details(claim, entries)
     accountant = claim.values["accountant"].content if "accountant" in claim.values else "auto"
@@ -201,7 +199,7 @@ def _from_details(claim: _Claim, document: Document) -> Guarantee:
     details = claim.details()
     try:
         guarantee = function({key: node.data() for key, node in details.items()})
-    except (KeyError, TypeError, ValueError, InputError) as error:
+    except (KeyError, TypeError, ValueError, InputError, CertificationError) as error:
         claim.refuse("details", f"does not lead to a guarantee again ({error})")
         raise AssertionError from error
     _expect_adjacency(claim, document, guarantee.adjacency)

@@ -216,7 +216,7 @@ def test_ctrl_c_is_exit_130_without_a_traceback() -> None:
     script = (
         "import signal, sys, time\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job starts with it ignored
-        "import dpcalc.conversions.implied as implied\n"
+        "import dpcalc.accounting.implied as implied\n"
         "def wait(*_, **__):\n"
         "    print('waiting', flush=True)\n"
         "    time.sleep(60)\n"
@@ -243,7 +243,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 
 
 def test_an_unexpected_error_is_one_line_and_exit_3(dpcalc, monkeypatch) -> None:
-    from dpcalc.conversions import implied
+    from dpcalc.accounting import implied
 
     def broken(*_, **__):
         raise RuntimeError("a bug")

@@ -149,7 +149,7 @@ OTHERS = {
     "delta_split": replace(SETTINGS, rule=replace(RULE, split=split_delta(1e-5))),
     "sample_rate": replace(SETTINGS, rule=replace(RULE, subsampled=SubsampledRenyi(orders=(8.0,), sampling_rate=0.1))),
     "clip_before_noise": replace(SETTINGS, clip_before_noise=2.0),
-    "rows_state_noise": replace(SETTINGS, rows_state_noise=True),
+    "beside": replace(SETTINGS, beside=("sigma",)),
     "finished": replace(SETTINGS, finished=True),
     "budget": replace(SETTINGS, budget=RULE),
     "anytime": replace(SETTINGS, anytime=(1e-5, 0.1)),

@@ -212,7 +212,8 @@ VARIANTS = [
 
 @pytest.mark.parametrize("settings", VARIANTS)
 @pytest.mark.parametrize("log", ["log.npy", "log.csv"])
-def test_killed_and_resumed_a_seeded_run_ends_bit_for_bit_the_same(tmp_path, monkeypatch, settings, log):
+def test_killed_and_resumed_a_seeded_run_ends_bit_for_bit_the_same(tmp_path, monkeypatch, settings, log, backend):
+    settings = replace(settings, backend=backend)
     monkeypatch.setattr("dpcalc.training.run._BETWEEN_SAVES", 0.0)
     whole = _run(settings, files=Files(log=str(tmp_path / f"whole-{log}")))
     files = Files(log=str(tmp_path / log), checkpoint=str(tmp_path / "c.npz"))

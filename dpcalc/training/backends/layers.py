@@ -1,17 +1,9 @@
-"""Layers that know the norm of every record's gradient and can sum those gradients with weights.
-
-A layer runs forward, then backward, and keeps what it saw. From that it gives, without a second backward pass,
-
-- `squares`: ‖∂ℓ_i/∂θ‖² of each record i, in double precision, and
-- `add_sums`: Σ_i w_i ∂ℓ_i/∂θ for one or more weightings, because a record's gradient is linear in its own signal.
-
-A dense layer needs no per-record gradient for either: the gradient is the outer product of the record's input and
-signal, so its norm is the product of theirs (Goodfellow, 2015). A convolution's positions interfere; its per-record
-gradient is small here (at most 64 × 288 numbers), cheaper than the Gram matrices over positions, and is formed for
-one chunk of records at a time.
+"""The layers of a network in NumPy, forward and backward; they keep what they saw, and yield every record's gradient.
 
 What a row yields must depend on nothing but that row, its place and the parameters (see `sums`). So every product is
-called on shapes and addresses that no record has a say in: results go to aligned arrays that are taken once.
+called on shapes and addresses that no record has a say in: results go to aligned arrays that are taken once. A
+convolution's positions interfere; its per-record gradient is small here (at most 64 × 288 numbers), cheaper than the
+Gram matrices over positions, and is formed for one chunk of records at a time.
 """
 
 from __future__ import annotations
@@ -20,10 +12,9 @@ from typing import Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
-from dpcalc.arrays import Floats
-from dpcalc.training.tiles import Array, Buffers, Part, Tiles
+from dpcalc.training.backends.gradients import Gradients, OuterProducts, OwnGradients
+from dpcalc.training.tiles import Array, Buffers
 
 LEAK = 0.01
 
@@ -39,20 +30,8 @@ class Layer(Protocol):
 
     def backward(self, signal: Array, parameters: list[Array], *, to_input: bool) -> Array: ...
 
-    def yields(self) -> tuple[Array, ...]:
-        """All that sums of gradients are made of, a row for each record: known once `squares` has been asked."""
-        ...
-
-    def squares(self, known: Floats | None) -> tuple[Floats, Floats]:
-        """Each record's squared gradient norm, and that of its inputs (`known` if they are), in double precision."""
-        ...
-
-    def clear(self, rows: NDArray[np.bool_], *, inputs: bool) -> None:
-        """Empty these rows: their gradients become 0. `inputs`: also what the layer below handed in."""
-        ...
-
-    def add_sums(self, weights: Array, tiles: Tiles, totals: list[list[Floats]]) -> None:
-        """Add Σ w_i ∂ℓ_i/∂θ to each weighting's totals: products of a tile's rows, tiles in double precision."""
+    def gradients(self) -> Gradients:
+        """Every record's gradient, once the layer has run backward; only of layers with parameters."""
         ...
 
     def plain_sum(self) -> list[Array]: ...
@@ -61,8 +40,10 @@ class Layer(Protocol):
 class Dense:
     """x ↦ xW + b on flattened records."""
 
-    def __init__(self, inputs: int, outputs: int) -> None:
+    def __init__(self, inputs: int, outputs: int, *, borrowed: bool = False) -> None:
         self.shapes: tuple[tuple[int, ...], ...] = ((inputs, outputs), (outputs,))
+        self.borrowed = borrowed
+        self._gradients = OuterProducts(inputs, outputs, borrowed=borrowed)
         self._buffers = Buffers()
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:  # noqa: ARG002
@@ -83,39 +64,8 @@ class Dense:
         back = self._buffers.take("back", self._inputs.shape, signal.dtype)
         return np.matmul(signal, parameters[0].T, out=back).reshape(self._shape)
 
-    def yields(self) -> tuple[Array, ...]:
-        return self._inputs, self._signal
-
-    def squares(self, known: Floats | None) -> tuple[Floats, Floats]:
-        inputs = self._buffers.row_squares("exact inputs", self._inputs) if known is None else known
-        return (inputs + 1) * self._buffers.row_squares("exact signal", self._signal), inputs
-
-    def clear(self, rows: NDArray[np.bool_], *, inputs: bool) -> None:
-        self._signal[rows] = 0
-        if inputs:
-            self._inputs[rows] = 0
-
-    def add_sums(self, weights: Array, tiles: Tiles, totals: list[list[Floats]]) -> None:
-        weighted = self._buffers.take("weighted", self._signal.shape, self._signal.dtype)
-        products = self._buffers.take("products", self.shapes[0], self._signal.dtype)
-        for row, total in zip(weights, totals, strict=True):
-            np.multiply(self._signal, row[:, None], out=weighted)
-            for part in tiles.parts(row):
-                inputs, signals = self._picked(part, weighted, tiles.rows)
-                np.matmul(inputs.T, signals, out=products)
-                total[0] += products
-            by_tile = weighted.reshape(-1, tiles.rows, weighted.shape[1]).sum(axis=1)
-            total[1] += by_tile.sum(axis=0, dtype=np.float64)
-
-    def _picked(self, part: Part, weighted: Array, most: int) -> tuple[Array, Array]:
-        """The inputs and weighted signals of some rows; gathered ones are put where no other tile has a say."""
-        if isinstance(part, slice):
-            return self._inputs[part], weighted[part]
-        inputs = self._buffers.take("some inputs", (most, self._inputs.shape[1]), weighted.dtype)[: len(part)]
-        signals = self._buffers.take("some signals", (most, weighted.shape[1]), weighted.dtype)[: len(part)]
-        np.take(self._inputs, part, axis=0, out=inputs, mode="clip")
-        np.take(weighted, part, axis=0, out=signals, mode="clip")
-        return inputs, signals
+    def gradients(self) -> Gradients:
+        return self._gradients.hold(self._inputs, self._signal)
 
     def plain_sum(self) -> list[Array]:
         return [self._inputs.T @ self._signal, self._signal.sum(axis=0)]
@@ -126,25 +76,27 @@ class Convolution:
 
     def __init__(self, channels: int, filters: int, kernel: int, *, stride: int = 1, padding: int = 0) -> None:
         self.shapes: tuple[tuple[int, ...], ...] = ((kernel * kernel * channels, filters), (filters,))
-        self._channels, self._kernel, self._stride, self._padding = channels, kernel, stride, padding
+        self.channels, self.kernel, self.stride, self.padding = channels, kernel, stride, padding
+        self.size = (kernel * kernel * channels + 1) * filters
+        self._gradients = OwnGradients(self.size)
         self._buffers = Buffers()
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        height, width = ((side + 2 * self._padding - self._kernel) // self._stride + 1 for side in shape[:2])
+        height, width = ((side + 2 * self.padding - self.kernel) // self.stride + 1 for side in shape[:2])
         return (height, width, self.shapes[0][1])
 
     def forward(self, inputs: Array, parameters: list[Array]) -> Array:
-        pad, kernel, stride = self._padding, self._kernel, self._stride
+        pad, kernel, stride = self.padding, self.kernel, self.stride
         records, (height, width, filters) = len(inputs), self.output_shape(inputs.shape[1:])
         if pad:
             sides = (inputs.shape[1] + 2 * pad, inputs.shape[2] + 2 * pad)
-            padded = self._buffers.take("padded", (records, *sides, self._channels), inputs.dtype)
+            padded = self._buffers.take("padded", (records, *sides, self.channels), inputs.dtype)
             padded[:, pad:-pad, pad:-pad] = inputs
             inputs = padded
         self._padded, self._height, self._width = inputs.shape, height, width
         windows = sliding_window_view(inputs, (kernel, kernel), axis=(1, 2))[:, ::stride, ::stride]
         # Columns run over (row, column, channel), so that each copied stretch is kernel · channels long.
-        shape = (records, height, width, kernel, kernel, self._channels)
+        shape = (records, height, width, kernel, kernel, self.channels)
         columns = self._buffers.take("columns", shape, inputs.dtype)
         np.copyto(columns, windows.transpose(0, 1, 2, 4, 5, 3))
         self._columns = columns.reshape(records, height * width, -1)
@@ -158,11 +110,11 @@ class Convolution:
         self._signal = signal.reshape(records, self._height * self._width, -1)
         if not to_input:
             return signal
-        kernel, stride, pad = self._kernel, self._stride, self._padding
+        kernel, stride, pad = self.kernel, self.stride, self.padding
         flat = self._signal.reshape(-1, self._signal.shape[2])
         columns = self._buffers.take("back columns", (len(flat), self.shapes[0][0]), signal.dtype)
         np.matmul(flat, parameters[0].T, out=columns)
-        columns = columns.reshape(records, self._height, self._width, kernel, kernel, self._channels)
+        columns = columns.reshape(records, self._height, self._width, kernel, kernel, self.channels)
         back = self._buffers.take("back", self._padded, signal.dtype)
         back[...] = 0
         for row in range(kernel):
@@ -171,35 +123,14 @@ class Convolution:
                 back[:, rows, column : column + stride * self._width : stride] += columns[:, :, :, row, column]
         return back[:, pad:-pad, pad:-pad] if pad else back
 
-    def _form_gradients(self) -> None:
+    def gradients(self) -> Gradients:
         """Every record's own gradient, from products of that record alone."""
         records, kind = len(self._signal), self._signal.dtype
-        self._gradients = self._buffers.take("gradients", (records, *self.shapes[0]), kind)
-        self._biases = self._buffers.take("biases", (records, *self.shapes[1]), kind)
-        np.matmul(self._columns.transpose(0, 2, 1), self._signal, out=self._gradients)
-        np.sum(self._signal, axis=1, out=self._biases)
-
-    def yields(self) -> tuple[Array, ...]:
-        return self._gradients, self._biases
-
-    def squares(self, known: Floats | None) -> tuple[Floats, Floats]:  # noqa: ARG002
-        self._form_gradients()
-        found = self._buffers.row_squares("exact gradients", self._gradients.reshape(len(self._gradients), -1))
-        found += self._buffers.row_squares("exact biases", self._biases)
-        return found, np.zeros_like(found)
-
-    def clear(self, rows: NDArray[np.bool_], *, inputs: bool) -> None:  # noqa: ARG002
-        self._gradients[rows] = 0
-        self._biases[rows] = 0
-
-    def add_sums(self, weights: Array, tiles: Tiles, totals: list[list[Floats]]) -> None:
-        gradients = self._gradients.reshape(len(self._gradients), -1)
-        for start in range(0, len(gradients), tiles.rows):
-            part = slice(start, start + tiles.rows)
-            kernels, biases = weights[:, part] @ gradients[part], weights[:, part] @ self._biases[part]
-            for total, kernel, bias in zip(totals, kernels, biases, strict=True):
-                total[0] += kernel.reshape(self.shapes[0])
-                total[1] += bias
+        kernels = self._buffers.take("gradients", (records, *self.shapes[0]), kind)
+        biases = self._buffers.take("biases", (records, *self.shapes[1]), kind)
+        np.matmul(self._columns.transpose(0, 2, 1), self._signal, out=kernels)
+        np.sum(self._signal, axis=1, out=biases)
+        return self._gradients.hold(kernels, biases)
 
     def plain_sum(self) -> list[Array]:
         columns, signal = (array.reshape(-1, array.shape[2]) for array in (self._columns, self._signal))
@@ -215,17 +146,8 @@ class _WithoutParameters:
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape
 
-    def yields(self) -> tuple[Array, ...]:
-        return ()
-
-    def squares(self, known: Floats | None) -> tuple[Floats, Floats]:  # noqa: ARG002
-        return np.zeros(()), np.zeros(())
-
-    def clear(self, rows: NDArray[np.bool_], *, inputs: bool) -> None:
-        """Nothing to empty."""
-
-    def add_sums(self, weights: Array, tiles: Tiles, totals: list[list[Floats]]) -> None:
-        """Nothing to add."""
+    def gradients(self) -> Gradients:
+        raise NotImplementedError("a layer without parameters has no gradients")
 
     def plain_sum(self) -> list[Array]:
         return []
@@ -267,18 +189,18 @@ class Rectifier(_WithoutParameters):
 
     def __init__(self, leak: float = 0.0) -> None:
         super().__init__()
-        self._leak = leak
+        self.leak = leak
 
     def forward(self, inputs: Array, parameters: list[Array]) -> Array:  # noqa: ARG002
         self._positive = inputs > 0
         outputs = self._buffers.take("outputs", inputs.shape, inputs.dtype)
-        np.multiply(inputs, inputs.dtype.type(self._leak), out=outputs)
+        np.multiply(inputs, inputs.dtype.type(self.leak), out=outputs)
         return np.maximum(inputs, outputs, out=outputs)
 
     def backward(self, signal: Array, parameters: list[Array], *, to_input: bool) -> Array:  # noqa: ARG002
         slopes: Array = self._positive
-        if self._leak:
-            slopes = np.where(self._positive, signal.dtype.type(1), signal.dtype.type(self._leak))
+        if self.leak:
+            slopes = np.where(self._positive, signal.dtype.type(1), signal.dtype.type(self.leak))
         return np.multiply(signal, slopes, out=self._buffers.take("back", signal.shape, signal.dtype))
 
 
