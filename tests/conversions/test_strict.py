@@ -1,4 +1,4 @@
-"""Bounds without slack: what is called an upper bound is never below the exact value, not by one unit in the last place.
+"""Bounds without slack: what is called an upper bound is never below the exact value, not even in the last place.
 
 Removing any one allowance for rounding makes some of these fail: half of all unrounded results lie below the truth.
 """
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import mpmath
 import pytest
 
+from dpcalc.accounting.implied import convert
 from dpcalc.conversions import (
     dp_delta,
     dp_epsilon,
@@ -22,7 +23,6 @@ from dpcalc.conversions import (
     pure_dp_rho,
 )
 from dpcalc.conversions.attack import bayes_accuracy, true_positive_rate
-from dpcalc.accounting.implied import convert
 from dpcalc.conversions.pure import laplace_mu, laplace_rho, pure_dp_rdp_at
 from dpcalc.conversions.renyi import rdp_epsilons
 from dpcalc.mechanisms.declared import DeclaredDP
