@@ -58,7 +58,6 @@ class Convert(Asked):
     """
 
     example: ClassVar[str] = "dpcalc convert --gdp 1.2 --delta 1e-5"
-    draws: ClassVar[bool] = True
 
     gdp: Annotated[float | None, number("--gdp", help="μ of μ-GDP.", panel=_SOURCE)] = None
     rdp: Annotated[
