@@ -199,9 +199,10 @@ class Verify(_AboutLedger):
 
     example: ClassVar[str] = "dpcalc ledger verify team.db"
 
-    head: Annotated[str | None, option("--head", metavar="HASH", help="A hash noted earlier that must be there.")] = (
-        None
-    )
+    head: Annotated[
+        str | None,
+        option("--head", metavar="HASH", help="A hash noted earlier that must be there."),
+    ] = None
 
     def answer(self) -> Result:
         """What the audit found."""
@@ -260,7 +261,7 @@ class Export(_AboutLedger):
 
 @dataclass(frozen=True, kw_only=True)
 class Import(_AboutLedger):
-    """Take in an export: all of it or nothing, after its chain, totals and limits were checked."""
+    """Take in an export: all of it or nothing, after its chain, totals, limits and costs were checked."""
 
     example: ClassVar[str] = "dpcalc ledger import copy.db team.jsonl"
 

@@ -81,10 +81,10 @@ def _long(log: LongLog, settings: Settings, state: Path | None, advance: Advance
         for name in known:
             ids.code(str(name) if text_ids else name)
         run.names = ids.names
-        entries = _meant(log, run, _coded(log, ids, text_ids, by_rows))
+        entries = _coded(log, ids, text_ids, by_rows)
         try:
             ordered = checked_order(entries) if in_order else sorted_on_disk(entries)
-            _fold(log, ids, ordered, _Saver(run, state), advance)
+            _fold(log, ids, _meant(log, run, ordered), _Saver(run, state), advance)
             return run
         except TextIds:
             text_ids = True

@@ -42,7 +42,7 @@ def open_long(source: Source, *, quantities: Sequence[str], individual: bool) ->
     if not found or (individual and not set(wanted) <= set(header)):
         expected = ",".join([*(wanted if individual else ()), " or ".join(quantities)])
         raise InputError(f"expected columns {expected}, got {_short(header, ',')}", where=where)
-    beside = tuple(name for name in _BESIDE[found[0]] if not (individual and name == "order"))
+    beside = _BESIDE[found[0]]
     unknown = [name for name in header if name not in (*wanted, found[0], *beside)]
     if unknown:
         raise InputError(_refusal(unknown, found[0], wanted, beside), where=where)
@@ -61,8 +61,6 @@ def _refusal(unknown: Sequence[str], value: str, wanted: Sequence[str], beside: 
     words += f" and, if there are any, {' and '.join(beside)}"
     if "id" in unknown:
         words += "; with ids it is --scope individual"
-    if "order" in unknown and value == "rho":
-        words += "; ρ at several orders is for --scope global"
     if any(name in _BESIDE for name in unknown):
         words += "; a step's cost is told in one unit"
     return words
