@@ -24,9 +24,9 @@ _BY = option("--by", metavar="WHO", help="Who spends, for the log.")
 
 @contextlib.contextmanager
 def _open(place: str, *, write: bool = False, create: bool = False) -> Iterator[Ledger]:
-    from dpcalc.ledger.ledger import Ledger
+    from dpcalc.ledger.opened import opened
 
-    with Ledger.open(place, write=write, create=create) as ledger:
+    with opened(place, write=write, create=create) as ledger:
         yield ledger
 
 

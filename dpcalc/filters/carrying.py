@@ -39,7 +39,7 @@ def carry_out(request: Request, name: str, *, advance: Callable[..., None] = lam
         if request.engine == "dask":
             from dpcalc.filters.cluster import run_on_cluster
 
-            return run_on_cluster(log, settings, scheduler=request.scheduler, advance=advance)
+            return run_on_cluster(log, settings, scheduler=request.scheduler, state=request.state, advance=advance)
         return run_log(log, settings, state=request.state, first_step=request.first_step or 0, advance=advance)
 
 

@@ -94,7 +94,7 @@ class Request:
         int | None,
         whole("--first-step", help="Number of an array's first row (0).", allowed=NON_NEGATIVE, panel=_RUNNING),
     ] = None
-    engine: Annotated[Engine, option("--engine", help="local, or dask for Parquet.", panel=_RUNNING)] = "local"
+    engine: Annotated[Engine, option("--engine", help="local, or dask for tables.", panel=_RUNNING)] = "local"
     scheduler: Annotated[
         str | None, option("--scheduler", help="Address of a Dask scheduler; default: a local one.", panel=_RUNNING)
     ] = None
@@ -111,7 +111,7 @@ class Request:
         """Options that do not go together: where, whether they were given, and what is the matter."""
         individual, local = self.scope == "individual", self.engine == "local"
         for_individuals = self.mode == "clip" or self.groups or self.sample_rate is not None
-        needs_local = self.state or self.odometer is not None or not individual
+        needs_local = self.odometer is not None or not individual
         return [
             ("--sample-rate", self.sample_rate is not None and self.kind != "rdp", _NO_SAMPLING.get(self.kind, "")),
             (
@@ -126,7 +126,7 @@ class Request:
                 not individual and for_individuals,
                 "--mode clip, --groups and --sample-rate are for --scope individual",
             ),
-            ("--engine dask", not local and needs_local, "--state, --odometer and --scope global need --engine local"),
+            ("--engine dask", not local and needs_local, "--odometer and --scope global need --engine local"),
             ("--scheduler", local and self.scheduler, "a scheduler is for --engine dask"),
             ("--epsilon", self.epsilon is not None and self.delta is None, _NEEDS_DELTA),
             ("--finished", self.finished and self.mode == "clip", "a run that is over is not clipped in hindsight"),

@@ -93,6 +93,10 @@ class Mechanism(ABC):
         """Attained pairs of one run that make `count` of them bad, at this δ or ε; every choice is attained."""
         return self.attained_pairs()
 
+    def factors(self) -> tuple[tuple[Mechanism, int], ...]:
+        """Mechanisms that together, each so often, tell neighbours apart as one run of this does: by default itself."""
+        return ((self, 1),)
+
     def releases(self, count: int) -> int:
         """How many releases of the attained pairs `count` runs are."""
         return count

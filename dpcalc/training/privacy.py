@@ -28,6 +28,10 @@ _SEATS = (
     "a batch sits in {slots} slots at random, and δ includes the chance that more records are drawn, for which no "
     "finite μ, ρ or RDP is claimed"
 )
+_LOOKED = (
+    "looks at private records are interleaved with the steps; their costs are composed with the filter's budget "
+    "(Vadhan, Zhang 2023: concurrent composition)"
+)
 _SAMPLERS = {"gd": "none", "cgd": "cyclic", "sgd": "none"}
 
 
@@ -44,11 +48,12 @@ def epsilon_so_far(plan: Plan, final: float) -> Callable[[int], float]:
     orders = np.array(DEFAULT_ORDERS)
     mechanism, _ = plan.releases()[0]
     rdps = mechanism.rdp(orders)
+    looked = sum((count * each.rdp(orders) for each, count in plan.looked), np.zeros(len(orders)))
 
     def epsilon(steps: int) -> float:
         count = plan.releases(steps=min(steps, plan.planned_steps))[0][1]
         left = plan.delta - steps * plan.overflow
-        return min(final, float(conversions.rdp_epsilon(orders, count * rdps, left)))
+        return min(final, float(conversions.rdp_epsilon(orders, count * rdps + looked, left)))
 
     return epsilon
 
@@ -104,11 +109,20 @@ def _composed(parts: Parts, plan: Plan) -> Guarantee:
 
 
 def _filter_guarantee(plan: Plan) -> Guarantee:
+    from dpcalc.accounting.compose import compose
     from dpcalc.accounting.implied import implied
 
     notion, settings = plan.budget.notion, plan.settings
     assert notion is not None
-    guarantee = implied(notion.repeated(plan.runs) if plan.runs > 1 else notion, delta=plan.delta)
+    whole = notion.repeated(plan.runs) if plan.runs > 1 else notion
+    if plan.looked:
+        looked = [(mechanism, count * plan.runs) for mechanism, count in plan.looked]
+        guarantee = compose([(whole, 1), *looked], delta=plan.delta)
+        guarantee = replace(guarantee, remarks=(*guarantee.remarks, _LOOKED))
+        if plan.looks.watched:  # whether a record can attain all of it at once is not known
+            guarantee = replace(guarantee, epsilon_lower=None)
+    else:
+        guarantee = implied(whole, delta=plan.delta)
     samples = plan.batches.is_poisson
     return replace(
         guarantee,
@@ -126,7 +140,7 @@ def calibrated(plans: Sequence[Plan], *, epsilon: float, classes: int = 10) -> f
     @lru_cache
     def ratio(noise_multiplier: float) -> float:
         changed = [plan.with_noise(noise_multiplier) for plan in plans]
-        if len(changed) == 1 and changed[0].settings.filter != "none":
+        if len(changed) == 1 and changed[0].settings.filter != "none" and not changed[0].looked:
             notion, runs = changed[0].budget.notion, changed[0].runs
             assert notion is not None
             spent = (notion.repeated(runs) if runs > 1 else notion).epsilon_at(changed[0].delta)
