@@ -10,7 +10,7 @@ import numpy as np
 from dpcalc import conversions
 from dpcalc.accounting.implied import implied
 from dpcalc.arrays import Bools, Floats
-from dpcalc.filters import individual
+from dpcalc.filters import dominating, individual
 from dpcalc.filters.anytime import anytime_epsilon
 from dpcalc.filters.rule import Rule, theorem_of
 from dpcalc.filters.run import Run, Settings
@@ -53,6 +53,8 @@ def enforced(settings: Settings, *, epsilon: float | None, delta: float | None, 
         evidence,
         accountant=f"{settings.scope} {rule.kind} {_what(settings, rule)}",
     )
+    if settings.dominating is not None:
+        return dominating.guarantee(base, settings.dominating, kept)
     if rule.notion is None:
         return _remarking(base, "no budget was given, so nothing is enforced: the loss is only tracked")
     if not kept:
@@ -136,6 +138,8 @@ def _kept(settings: Settings) -> str:
 
 def beyond(run: Run) -> Bools:
     """Who took part beyond the budget: nobody in a run that was filtered."""
+    if run.settings.dominating is not None:
+        return dominating.beyond(run)
     if run.settings.budget is None:
         return np.zeros(run.individuals, dtype=bool)
     return ~run.settings.budget.admits(run.filter.totals)
@@ -162,7 +166,7 @@ def losses(run: Run, delta: float | None) -> Losses:
         return Losses(run.filter.spent, None, None)
     split = (run.settings.budget or rule).split
     epsilon = individual.epsilons(run, delta if split is None else split.filter)
-    fitted = None if run.norm_counts is None else individual.fitted_mu(run.norm_counts, delta)
+    fitted = None if run.norm_counts is None else dominating.fitted(run, delta)
     always = None
     if run.settings.anytime is not None:
         variance = run.filter.spent**2 if rule.squares else 2 * run.filter.spent
@@ -195,7 +199,11 @@ def details(run: Run, found: Losses, stated: Guarantee, delta: float | None) -> 
         fields["delta_split"] = rule.split._asdict()
     if settings.finished:
         over = int(beyond(run).sum())
-        fields |= {"finished": True, "within": over == 0 if settings.budget else None, "beyond_budget": over}
+        fields |= {
+            "finished": True,
+            "within": over == 0 if settings.budget or settings.dominating else None,
+            "beyond_budget": over,
+        }
     if settings.mode == "clip":
         fields["clipped_records"] = int(run.filter.clipped.sum())
     if found.fitted is not None:
@@ -284,7 +292,7 @@ def columns(run: Run, found: Losses) -> dict[str, Any]:
         "spent": found.spent,
         "epsilon": [None] * run.individuals if found.epsilon is None else found.epsilon,
     }
-    if run.settings.budget is not None:
+    if run.settings.budget is not None or run.settings.dominating is not None:
         table["within_budget"] = [not over for over in beyond(run).tolist()]
     if found.anytime is not None:
         table["anytime_epsilon"] = found.anytime
