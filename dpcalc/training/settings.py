@@ -35,6 +35,7 @@ SEARCHABLE = (
 _ADAM_RATE = 1e-3
 _PLAIN_RATE, _FULL_BATCH_RATE = 1.0, 3.0
 _EPOCHS, _FULL_BATCH_STEPS = 10.0, 100
+_MOST_STEPS = 10**10  # more would take years
 
 _BEYOND_ONE = Range(low=1, high=1e6, low_open=True)
 
@@ -234,9 +235,11 @@ class Settings:
     def all_steps(self, records: int) -> int:
         """The steps that are run, with those a filter adds: a third more unless told."""
         planned = self.planned_steps(records)
-        if self.filter == "none":
-            return planned
-        return planned + (-(-planned // 3) if self.extra_steps is None else self.extra_steps)
+        further = -(-planned // 3) if self.extra_steps is None else self.extra_steps
+        steps = planned if self.filter == "none" else planned + further
+        if steps > _MOST_STEPS:
+            raise InputError(f"expected at most {_MOST_STEPS:,} steps, got {steps}"[:80], where="steps")
+        return steps
 
     def with_changes(self, changes: dict[str, Any]) -> Settings:
         """The same run with some hyperparameters changed, as a grid search does."""
