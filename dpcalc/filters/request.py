@@ -129,6 +129,12 @@ class Request:
             ("--engine dask", not local and needs_local, "--odometer and --scope global need --engine local"),
             ("--scheduler", local and self.scheduler, "a scheduler is for --engine dask"),
             ("--epsilon", self.epsilon is not None and self.delta is None, _NEEDS_DELTA),
+            (
+                "--mu",
+                self.mu is not None and self.sample_rate is not None and not (self.finished and self.delta),
+                "under sampling a dominating μ is fitted to a run that is over: give --finished and --delta, or filter "
+                "with --epsilon and --delta",
+            ),
             ("--finished", self.finished and self.mode == "clip", "a run that is over is not clipped in hindsight"),
             ("--anytime", self.anytime is not None and self.delta is None, "an odometer for all times needs --delta"),
             (
@@ -144,6 +150,13 @@ class Request:
         if self.noise_multiplier is not None and self.clip is not None:
             return self.noise_multiplier * self.clip
         return self.sigma
+
+    @property
+    def dominating(self) -> tuple[float, float] | None:
+        """The μ and the δ of a budget for curves under sampling, if that is asked for."""
+        if self.sample_rate is None or self.mu is None or self.delta is None:
+            return None
+        return self.mu, self.delta
 
     @property
     def has_budget(self) -> bool:

@@ -41,6 +41,8 @@ class Settings:
     # A run that is over: nobody is left out in hindsight, and the sums are held against this budget, if there is one.
     finished: bool = False
     budget: Rule | None = None
+    # The μ and the δ of a budget that everybody's curve under sampling is held against.
+    dominating: tuple[float, float] | None = None
     # The δ and the r of a bound that holds at all times; both are fixed beforehand.
     anytime: tuple[float, float] | None = None
 

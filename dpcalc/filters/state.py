@@ -42,6 +42,7 @@ def settings_key(settings: Settings) -> dict[str, Any]:
         "clip_before_noise": settings.clip_before_noise,
         "beside": list(settings.beside),
         "finished": settings.finished,
+        "dominating": None if settings.dominating is None else list(settings.dominating),
         "anytime": None if settings.anytime is None else list(settings.anytime),
         "budget": None if budget is None else repr(budget),
         "sample_rate": settings.sampling_rate,
