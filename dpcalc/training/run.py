@@ -42,6 +42,7 @@ def run(
                 trainer.advance(log)
                 trainer.look()
                 trainer.compare()
+                trainer.measure()
                 observe(trainer)
                 if files.checkpoint and time.monotonic() - saved >= _BETWEEN_SAVES:
                     _save(trainer, files.checkpoint, log)
