@@ -12,6 +12,7 @@ from typing import Any
 from dpcalc.errors import InputError
 from dpcalc.ledger.answers import Answer, RefusedError
 from dpcalc.ledger.ledger import Ledger
+from dpcalc.ledger.opened import opened
 from dpcalc.ledger.requests import Request
 from dpcalc.ledger.tree import State, accounts, charged, main_account
 from dpcalc.solve import Ends, Ratio, bracket, solve
@@ -140,7 +141,7 @@ class Room:
 
 def charge(url: str, budget: str, releases: Any, *, key: str, note: str = "") -> Answer:
     """Charge a job that is about to run and has nothing else to ask of the ledger; a refusal says what would fit."""
-    with Ledger.open(url) as ledger:
+    with opened(url) as ledger:
         try:
             return ledger.spend(budget, releases, key=key, note=note)
         except RefusedError as refused:

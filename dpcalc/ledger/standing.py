@@ -11,6 +11,7 @@ from dpcalc.ledger import amounts
 from dpcalc.ledger.advice import Room
 from dpcalc.ledger.chain import SHOWN_DIGITS
 from dpcalc.ledger.ledger import Ledger
+from dpcalc.ledger.opened import opened
 from dpcalc.ledger.requests import Request
 from dpcalc.ledger.results import answered, logged, percent, percent_left
 from dpcalc.ledger.status import Status, planned_epsilon, status_of, still_fits
@@ -51,7 +52,7 @@ def standing(ledger: Ledger, name: str | None, what_if: Request | None = None) -
 
 def pages(url: str) -> list[Result]:
     """What a report on a whole ledger shows: each budget as it stands, then the log."""
-    with Ledger.open(url, write=False) as ledger:
+    with opened(url, write=False) as ledger:
         return [*(standing(ledger, name) for name in ledger.budgets), logged(ledger, None)]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from dpcalc.errors import InputError
 from dpcalc.ledger.chain import SCHEMA, Entry, canonical
 from dpcalc.ledger.ledger import Ledger
+from dpcalc.ledger.opened import opened
 from dpcalc.ledger.records import row_of, shares
 from dpcalc.ledger.requests import stored_request
 from dpcalc.ledger.store import Row
@@ -38,7 +39,7 @@ def imported(url: str, lines: Iterable[str], source: str) -> int:
     """
     identifier, entries = _read(lines, source)
     _check(identifier, entries, source)
-    with Ledger.open(url, create=True, identifier=identifier) as ledger:
+    with opened(url, create=True, identifier=identifier) as ledger:
         if ledger.identifier != identifier:
             raise InputError(f"is of another ledger than {ledger.store.shown}", where=source)
         with ledger.store.writing():
@@ -77,7 +78,7 @@ def _read(lines: Iterable[str], source: str) -> tuple[str, list[Entry]]:
         raise InputError(
             f"lines are missing: {header.get('entries')} entries announced, {len(entries)} found", where=source
         )
-    if not re.fullmatch("[0-9a-f]{32}", str(header["ledger"])):
+    if not re.fullmatch("[0-9a-f]{32}", str(header.get("ledger"))):
         raise InputError("its first line names no ledger", where=source)
     return str(header["ledger"]), entries
 

@@ -300,3 +300,30 @@ def test_errors_do_not_show_passwords(password, command, tmp_path) -> None:
     assert "p@ss" not in done.stdout + done.stderr
     assert "postgresql://ann@127.0.0.1:1/team" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "dpcalc_ledger SET layout = 'x'",
+        "dpcalc_ledger SET id = CAST(x'93' AS TEXT)",
+        "dpcalc_entries SET body = 'x'",
+        "dpcalc_entries SET at = 7",
+    ],
+)
+@pytest.mark.parametrize("words", ["status L", "log L", "export L", "spend L census -m gdp,mu=0.1"])
+def test_a_cell_that_holds_something_else_is_told_in_a_line(file: str, change: str, words: str) -> None:
+    with sqlite3.connect(file) as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute(f"UPDATE {change}")
+    done = run(*words.replace("L", file).split())
+    assert done.returncode in (0, 2, 3)
+    assert "internal" not in done.stderr
+
+
+def test_an_export_whose_first_line_names_no_ledger_is_told(file: str, tmp_path: Path) -> None:
+    done = run("export", file)
+    (tmp_path / "export").write_text(done.stdout.replace('"ledger":', '"other":', 1))
+    done = run("import", str(tmp_path / "new.db"), str(tmp_path / "export"))
+    assert (done.returncode, "internal" in done.stderr) == (2, False)

@@ -11,7 +11,7 @@ from dpcalc.filters.logs import csv_table, json_table, parquet_table
 from dpcalc.filters.logs.source import Source
 from dpcalc.filters.logs.table import Columns, LongLog, TableFormat, batches_of_rows
 
-_FORMATS = {
+FORMATS = {
     "csv": TableFormat(csv_table.header, csv_table.batches, csv_table.rows),
     "jsonl": TableFormat(json_table.header, batches_of_rows, json_table.rows),
     "parquet": TableFormat(parquet_table.header, parquet_table.batches, parquet_table.rows),
@@ -26,7 +26,7 @@ def open_long(source: Source, *, quantities: Sequence[str], individual: bool) ->
 
     Every column has a use, or the log is refused: a number that is left out of the account is not a detail.
     """
-    table_format = _FORMATS[source.format]
+    table_format = FORMATS[source.format]
     with reading(source.name, "damaged or cut short"):
         header = table_format.header(source)
     if header is None:  # a bare list of numbers
