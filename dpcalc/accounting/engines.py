@@ -1,16 +1,19 @@
 """The engines that bound a composition through its dominating pairs, in a table; the better one answers.
 
-An engine takes pairs with counts, a question and the directions to read, and gives a certified interval. There is one:
-convex order meets every tolerance that transforms of whole loss distributions did, and serves both directions at once.
+An engine takes pairs with counts, a question and the directions to read, and gives a certified interval, or raises an
+ArithmeticError where it is of no use. Both have the same stages and the same lemmas. One transform of all steps is the
+quickest where one grid can hold them; products two by two, on grids that grow coarser, serve everything else: rare
+large losses, and single steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from dpcalc.accounting import by_transform, convex_order
 from dpcalc.accounting.certified.law import Direction
 from dpcalc.accounting.certified.read import worst
-from dpcalc.accounting.convex_order import Interval, interval
+from dpcalc.accounting.interval import Interval
 from dpcalc.accounting.question import Answer, Question
 from dpcalc.accounting.steering.pilot import sketch
 from dpcalc.mechanisms.base import Mechanism
@@ -20,7 +23,7 @@ Parts = Sequence[tuple[Mechanism, int]]
 Composition = tuple[tuple[tuple[Pair, int], ...], tuple[Direction, ...]]
 Engine = Callable[[Sequence[tuple[Pair, int]], Question, Sequence[Direction]], Interval]
 
-ENGINES: Mapping[str, Engine] = {"convex-order": interval}
+ENGINES: Mapping[str, Engine] = {"transform": by_transform.interval, "convex-order": convex_order.interval}
 
 
 def by_laws(parts: Parts, question: Question) -> Answer:
@@ -49,12 +52,19 @@ def rough_epsilon(parts: Parts, delta: float) -> float:
 def _interval(composition: Composition, question: Question) -> Interval:
     """The intersection of what the engines say; later ones are asked only if it is not narrow enough yet."""
     best: Interval | None = None
+    failure: ArithmeticError | None = None
     for engine in ENGINES.values():
-        found = engine(composition[0], question, composition[1])
+        try:
+            found = engine(composition[0], question, composition[1])
+        except ArithmeticError as error:
+            failure = error
+            continue
         best = found if best is None else best.and_(found)
         if question.is_met(best.lower, best.upper):
             break
-    assert best is not None
+    if best is None:
+        assert failure is not None
+        raise failure
     return best
 
 

@@ -16,6 +16,7 @@ _ORDERS = np.geomspace(0.02, 1e6, 60)
 _FINER = np.exp(np.linspace(-0.3, 0.3, 9))
 _LARGEST, _SMALLEST = 690.0, 1e-9
 _RARE = 1e-3  # of δ
+_BELL = 4.0  # standard deviations squared, in units of the order: where saddle points are near the truth
 
 
 @lru_cache(maxsize=1)
@@ -108,6 +109,26 @@ class Sketch:
         powers = orders + 1 if sign > 0 else -orders
         with np.errstate(over="ignore", invalid="ignore"):
             return self.cumulants(powers) - np.log1p(orders) + orders * np.log(orders / (1 + orders))
+
+    def nearer(self, way: Way, sign: int, delta: float) -> tuple[float, float]:
+        """A direction's ε at δ by the saddle point at its order, and a value that it is seldom below.
+
+        Of few steps, or steps with rare large losses, little is known before they are composed: 0 then.
+        """
+        kept = self.without_tails(_RARE * delta)
+        power = way.order + 1 if sign > 0 else -way.order
+        logs = power * kept.losses
+        tilted = kept.masses * np.exp(logs - logs[kept.masses.any(axis=0)].max(initial=-np.inf))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            totals = tilted.sum(axis=1)
+            means = tilted @ kept.losses / totals
+            variance = float(kept.counts @ np.maximum(tilted @ kept.losses**2 / totals - means**2, 0.0))
+        log_moment = float(kept.cumulants(np.array([power]))[0])
+        missing = math.log(way.order * (1 + way.order)) + math.log(2 * math.pi * variance) / 2 if variance > 0 else 0.0
+        epsilon = (log_moment - math.log(delta) - missing) / way.order
+        if not (way.order**2 * variance > _BELL and 0.5 * way.epsilon < epsilon <= way.epsilon):
+            return way.epsilon, 0.0
+        return epsilon, 0.9 * epsilon
 
     def log_delta(self, epsilon: float) -> float:
         """About log δ at ε, the larger of both directions: the RDP bound at its best order."""
