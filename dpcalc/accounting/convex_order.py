@@ -20,8 +20,9 @@ from dpcalc.accounting.certified.read import curve, worst
 from dpcalc.accounting.interval import Interval, certificate_of
 from dpcalc.accounting.question import Question
 from dpcalc.accounting.steering.groups import groups_of, spacing_of
-from dpcalc.accounting.steering.hints import SMALL_DELTA, Hints, Spending, make_hints, spans_for
+from dpcalc.accounting.steering.hints import SMALL_DELTA, Hints, Spending, make_hints
 from dpcalc.accounting.steering.pilot import Sketch, Way, sketch
+from dpcalc.accounting.steering.spans import spans_for
 from dpcalc.pairs.base import Pair
 
 Parts = Sequence[tuple[Pair, int]]

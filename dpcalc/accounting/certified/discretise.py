@@ -223,11 +223,12 @@ def _named_up(weights: tuple[Floats, Floats], edges: Floats, tilt: float) -> Flo
     moment = times_exp(down + up, np.broadcast_to(tilt * middle, up.shape)) * np.diff(edges)
     order = np.argsort(-share, axis=-1)
     sizes = np.take_along_axis(moment, order, axis=-1)
-    before = np.cumsum(sizes, axis=-1) - sizes
-    wanted = (moment * share).sum(axis=-1, keepdims=True)
-    filled = np.clip((wanted - before) / np.maximum(sizes, SMALLEST_NORMAL), 0.0, 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        before = np.cumsum(sizes, axis=-1) - sizes
+        wanted = (moment * share).sum(axis=-1, keepdims=True)
+        filled = np.clip(wanted - before, 0.0, sizes) / np.maximum(sizes, SMALLEST_NORMAL)
     named = np.empty_like(filled)
-    np.put_along_axis(named, order, filled, axis=-1)
+    np.put_along_axis(named, order, np.where(filled <= 1, filled, 1.0), axis=-1)
     return named
 
 

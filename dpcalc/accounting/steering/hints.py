@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc.accounting.certified.coarsen import coarsened, cut
-from dpcalc.accounting.certified.discretise import Spans
 from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Direction, Law
 from dpcalc.accounting.steering.pilot import Sketch, Way
 from dpcalc.arrays import Floats
@@ -25,12 +24,10 @@ SMALL_DELTA = 1e-9
 BASE_SHARE = 0.2  # of the variance, for putting single steps on a grid
 WHOLE_SHARE = 0.35  # the same where that is the only grid: above and below cost as much each
 MOVE_SHARE = 0.5  # and for moving parts of products to coarser ones
-_BASE_MOVE = 0.02  # of the variances, for each end of each grid of a single step
 _WHOLE, _TAIL = 0.7, 0.02  # of what is available, for a whole grid and for each of its ends
-_COARSEST = 1.5  # the largest step times the order
-_WIDEST = 1 << 14  # blocks of points of one grid on either side of the middle
-_MOST = 1 << 17  # points of the coarsest grid
-_FURTHEST = 680.0
+COARSEST = 1.5
+"""The largest step times the order."""
+
 _IRRELEVANT = 25.0  # nats
 _STEEPEST = 300.0  # tilt times the largest loss of a step: rows stay within the range of doubles
 _CUT = 2e-3  # of the tolerance in δ, for the tails of each product
@@ -118,49 +115,12 @@ def make_hints(
     cut = (_CUT_ONCE if one_grid else _CUT) * weight * delta
     tilt = 0.5
     if len(read) == 1 and (one_grid or delta <= SMALL_DELTA):
+        (way,) = read
+        order = sketch.mildest(ways[way], 1 - 2 * way, delta) if one_grid else ways[way].order
         steepest = max(_STEEPEST / sketch.reach(cut), 0.5)
-        tilt = min(ways[0].order + 1, steepest) if worse == "remove" else -min(ways[1].order, steepest)
+        tilt = min(order + 1, steepest) if way == 0 else -min(order, steepest)
     again = 1.0 if one_grid else _again(sketch.total)
     return Hints(ways, (remove, add), sketch.total, cut, step, tilt, worse, again)
-
-
-def spans_for(hints: Hints, losses: Floats, masses: Floats) -> Spans:
-    """Grids for a pair with these Q-masses at log X = losses: grid k where going to grid k + 1 would not be cheap."""
-    there = masses > 0
-    ratios, logs = losses[there], np.log(masses[there])
-    rare = math.log(hints.cut / hints.total)
-    heavy = np.flatnonzero((logs > rare) | (logs + ratios > rare))
-    low, high = (float(ratios[heavy].min()), float(ratios[heavy].max())) if heavy.size else (0.0, 0.0)
-    low, high = max(low - 0.15 * abs(low), -_FURTHEST), min(high + 0.15 * abs(high), _FURTHEST)
-    left, right = hints.limits(ratios, logs)
-    low, high = max(low, left), min(high, right)
-    out: list[tuple[int, int]] = []
-    while True:
-        s = hints.step * float(RATIO) ** len(out)
-        cost = hints.costs(ratios, logs, np.full(len(ratios), s), 1.0)
-        first, last = _range(ratios, cost * hints.again, s)
-        if out:
-            first = min(first, out[-1][0] // RATIO // RATIO * RATIO)
-            last = max(last, -(-out[-1][1] // RATIO // RATIO) * RATIO)
-        whole = hints.steepest() * RATIO * s > _COARSEST or (first <= low / s and last >= high / s)
-        if whole and high - low < _MOST * s:
-            first, last = min(first, math.floor(low / s)), max(last, math.ceil(high / s))
-            return (*out, (first, max(last, first + 1)))
-        out.append((first, last))
-
-
-def _range(ratios: Floats, cost: Floats, step: float) -> tuple[int, int]:
-    """The points of a grid between which it is not cheap to go to the next one, as multiples of RATIO."""
-    total = np.cumsum(cost)
-    i = int(np.searchsorted(total, _BASE_MOVE))
-    j = int(np.searchsorted(np.cumsum(cost[::-1]), _BASE_MOVE))
-    middle = float(ratios[min(int(np.searchsorted(total, total[-1] / 2)), len(ratios) - 1)])
-    low = high = middle
-    if i + j < len(ratios):
-        low, high = float(ratios[max(i - 1, 0)]), float(ratios[min(len(ratios) - j, len(ratios) - 1)])
-    first = max(math.floor(low / step / RATIO), math.floor(middle / step / RATIO) - _WIDEST) * RATIO
-    last = min(math.ceil(high / step / RATIO), math.ceil(middle / step / RATIO) + _WIDEST) * RATIO
-    return first, last
 
 
 @dataclass
@@ -192,7 +152,7 @@ class Spending:
         for k, size in zip(keys[::-1], sizes[::-1], strict=True):  # from the coarsest, so that nothing moves twice
             here = costs[end - size : end]
             end -= size
-            if hints.steepest() * RATIO * law.step_of(k) <= _COARSEST:
+            if hints.steepest() * RATIO * law.step_of(k) <= COARSEST:
                 left, right, cost = _moves(here, available, again, finest=k == keys[0])
                 if left + right:
                     law = coarsened(law, k, left, right)

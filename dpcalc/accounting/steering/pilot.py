@@ -16,6 +16,8 @@ _ORDERS = np.geomspace(0.02, 1e6, 60)
 _FINER = np.exp(np.linspace(-0.3, 0.3, 9))
 _LARGEST, _SMALLEST = 690.0, 1e-9
 _RARE = 1e-3  # of δ
+_VISIBLE = 6.0  # nats
+_SHARES = np.linspace(0.0, 1.0, 11)
 _BELL = 4.0  # standard deviations squared, in units of the order: where saddle points are near the truth
 
 
@@ -129,6 +131,16 @@ class Sketch:
         if not (way.order**2 * variance > _BELL and 0.5 * way.epsilon < epsilon <= way.epsilon):
             return way.epsilon, 0.0
         return epsilon, 0.9 * epsilon
+
+    def mildest(self, way: Way, sign: int, delta: float) -> float:
+        """The smallest order s ≤ λ at which what lies beyond ε is not yet faint: of E X^{1+s} for removing, a share.
+
+        High orders bring rare large losses to the fore, which need wide windows.
+        """
+        orders = way.order * _SHARES
+        kept = self.without_tails(_RARE * delta)
+        logs = kept.cumulants(orders + 1 if sign > 0 else -orders) - orders * way.epsilon
+        return float(orders[int(np.argmax(logs <= logs[-1] + _VISIBLE))])
 
     def log_delta(self, epsilon: float) -> float:
         """About log δ at ε, the larger of both directions: the RDP bound at its best order."""
