@@ -31,7 +31,8 @@ Parts = Sequence[tuple[Pair, int]]
 _PASSES = 5
 _MARGIN = 0.8  # of the tolerance, that a pass aims at
 _ROUGH = 0.03  # what a direction that is not the worst aims at first
-_FEWER = 0.4  # of its Rényi bound, what ε of a few steps often is
+_FEWER = 0.7  # of its first guess, what ε of a few steps often is
+_KNOWN = 0.3  # a gap below which windows are laid by the interval itself
 _TOGETHER = 24  # laws of a batch that are composed before the others are
 _COPIES = 512  # that are composed before the others are, where windows would be longer than
 _LONG = 40_000  # points
@@ -84,15 +85,19 @@ class _Run:
         """Passes until the interval of a direction is narrow, or below `enough`, or finer grids are of no more help."""
         tolerance = self.question.tolerance
         best = Interval(0.0, self.question.largest, {}, "nothing was certified")
-        near, order = self._near(direction), self.way(direction).order
+        near = self._near(direction)
         aim = tolerance * _MARGIN if enough == 0 else max(tolerance * _MARGIN, _ROUGH)
+        width = aim / self.way(direction).order
+        if self.question.delta is not None:
+            width = aim * max(near[1], _FEWER * near[0])
         for _ in range(_PASSES):
-            width = aim * max(near[1], _FEWER * near[0]) if self.question.delta is not None else aim / order
-            found = self._pass(direction, width, near, aim)
-            best = best.and_(found)
+            best = best.and_(self._pass(direction, width, near, aim))
             if best.gap <= tolerance or best.upper <= enough:
                 return best
-            aim *= min(max(_MARGIN * tolerance / max(best.gap, 1e-300), 0.02), 0.5)
+            change = min(max(_MARGIN * tolerance / max(best.gap, 1e-300), 0.02), 0.5)
+            width, aim = change * width, change * aim
+            if self.question.delta is not None and best.gap < _KNOWN:
+                near = best.upper, best.lower
         return replace(best, stopped=f"it is what {_PASSES} passes reach")
 
     def _near(self, direction: Direction) -> tuple[float, float]:

@@ -48,8 +48,7 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans, tilt: float = 
     z = np.exp(layout.edges) + np.expm1(layout.edges) * ((1 - q) / q)
     with np.errstate(divide="ignore"):
         t = np.log(np.maximum(z, 0.0))
-    found = [base.cells(row) for base, row in zip(bases, t, strict=True)]
-    p, b, p_error, b_error = (np.stack(column) for column in zip(*found, strict=True))
+    p, b, p_error, b_error = _cells(bases, t)
     _bring_zero_inside((p, b, p_error, b_error), z)
     beyond = _without_faint(p, b, p_error, b_error, q)
     infinite, zero, at_first, at_last = _ends(Cells(p, b, p_error, b_error), z, q, layout.edges)
@@ -68,6 +67,20 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans, tilt: float = 
     tilted = len(pairs) * accumulated(8 * (1 + abs(tilt)) * float(np.abs(layout.edges).max()) + 32)
     ledger = Ledger(infinite + beyond[0], zero + beyond[1], _FAINTEST, relative + tilted, slack + tilted, shift)
     return Law(step, dict(sorted(components.items())), ledger, len(pairs), tilt=tilt)
+
+
+def _cells(bases: Sequence[Pair], edges: Floats) -> Cells:
+    """The cells of some pairs, those of one class in one go."""
+    kinds: dict[type[Pair], list[int]] = {}
+    for k, base in enumerate(bases):
+        kinds.setdefault(type(base), []).append(k)
+    if len(kinds) == 1:
+        return type(bases[0]).cells_of_all(bases, edges)
+    out = Cells(*np.empty((4, len(bases), edges.shape[-1] + 1)))
+    for kind, members in kinds.items():
+        for column, found in zip(out, kind.cells_of_all([bases[k] for k in members], edges[members]), strict=True):
+            column[members] = found
+    return out
 
 
 def _layout(step: float, spans: Spans) -> _Layout:

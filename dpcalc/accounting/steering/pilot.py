@@ -15,9 +15,12 @@ from dpcalc.pairs.base import Pair
 _ORDERS = np.geomspace(0.02, 1e6, 60)
 _FINER = np.exp(np.linspace(-0.3, 0.3, 9))
 _LARGEST, _SMALLEST = 690.0, 1e-9
+_TOGETHER = 256  # pairs that are drawn at once
 _RARE = 1e-3  # of δ
 _VISIBLE = 6.0  # nats
 _SHARES = np.linspace(0.0, 1.0, 11)
+_SKEW = 0.5
+_LEAST = 0.57  # of the Rényi bound
 _BELL = 4.0  # standard deviations squared, in units of the order: where saddle points are near the truth
 
 
@@ -122,15 +125,15 @@ class Sketch:
         logs = power * kept.losses
         tilted = kept.masses * np.exp(logs - logs[kept.masses.any(axis=0)].max(initial=-np.inf))
         with np.errstate(invalid="ignore", divide="ignore"):
-            totals = tilted.sum(axis=1)
-            means = tilted @ kept.losses / totals
-            variance = float(kept.counts @ np.maximum(tilted @ kept.losses**2 / totals - means**2, 0.0))
+            first, second, third = (tilted @ kept.losses**k / tilted.sum(axis=1) for k in (1, 2, 3))
+            variance = float(kept.counts @ np.maximum(second - first**2, 0.0))
+            skewness = float(kept.counts @ (third - 3 * first * second + 2 * first**3)) / max(variance, 1e-300) ** 1.5
         log_moment = float(kept.cumulants(np.array([power]))[0])
         missing = math.log(way.order * (1 + way.order)) + math.log(2 * math.pi * variance) / 2 if variance > 0 else 0.0
         epsilon = (log_moment - math.log(delta) - missing) / way.order
-        if not (way.order**2 * variance > _BELL and 0.5 * way.epsilon < epsilon <= way.epsilon):
-            return way.epsilon, 0.0
-        return epsilon, 0.9 * epsilon
+        epsilon = min(max(epsilon, _LEAST * way.epsilon), way.epsilon) if epsilon == epsilon else way.epsilon
+        bell = abs(skewness) < _SKEW and way.order**2 * variance > _BELL and epsilon > _LEAST * way.epsilon
+        return epsilon, (0.9 * epsilon if bell else 0.0)
 
     def mildest(self, way: Way, sign: int, delta: float) -> float:
         """The smallest order s ≤ λ at which what lies beyond ε is not yet faint: of E X^{1+s} for removing, a share.
@@ -153,14 +156,17 @@ def sketch(parts: Sequence[tuple[Pair, int]], at: Floats | None = None) -> Sketc
     at = knots() if at is None else at
     x = np.exp(at)
     rows = np.zeros((len(parts), len(at)))
-    for row, (pair, _) in zip(rows, parts, strict=True):
-        p, q = pair.masses(at)
-        p, q = p[1:-1], q[1:-1]
-        ratio = np.clip(p / np.maximum(q, 1e-300), x[:-1], x[1:])
-        mass = np.where(q > 0, q, p / x[1:])
-        share = (ratio - x[:-1]) / (x[1:] - x[:-1])
-        row[:-1] += mass * (1 - share)
-        row[1:] += mass * share
+    kinds: dict[type[Pair], list[int]] = {}
+    for k, (pair, _) in enumerate(parts):
+        kinds.setdefault(type(pair), []).append(k)
+    for kind, members in kinds.items():
+        for chosen in (members[start : start + _TOGETHER] for start in range(0, len(members), _TOGETHER)):
+            p, q = (masses[:, 1:-1] for masses in kind.masses_of_all([parts[k][0] for k in chosen], at))
+            ratio = np.clip(p / np.maximum(q, 1e-300), x[:-1], x[1:])
+            mass = np.where(q > 0, q, p / x[1:])
+            share = (ratio - x[:-1]) / (x[1:] - x[:-1])
+            rows[chosen, :-1] += mass * (1 - share)
+            rows[chosen, 1:] += mass * share
     used = np.flatnonzero(rows.any(axis=0))
     used = used if used.size else np.array([len(at) // 2])
     return Sketch(at[used], rows[:, used], np.array([float(count) for _, count in parts]))
