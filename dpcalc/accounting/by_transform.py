@@ -32,6 +32,7 @@ _PASSES = 5
 _MARGIN = 0.8  # of the tolerance, that a pass aims at
 _ROUGH = 0.03  # what a direction that is not the worst aims at first
 _FEWER = 0.7  # of its first guess, what ε of a few steps often is
+_USEFUL = 0.7  # what a pass should at least make of the gap
 _KNOWN = 0.3  # a gap below which windows are laid by the interval itself
 _TOGETHER = 24  # laws of a batch that are composed before the others are
 _COPIES = 512  # that are composed before the others are, where windows would be longer than
@@ -91,9 +92,11 @@ class _Run:
         if self.question.delta is not None:
             width = aim * max(near[1], _FEWER * near[0])
         for _ in range(_PASSES):
-            best = best.and_(self._pass(direction, width, near, aim))
+            before, best = best, best.and_(self._pass(direction, width, near, aim))
             if best.gap <= tolerance or best.upper <= enough:
                 return best
+            if best.gap > _USEFUL * before.gap:
+                return replace(best, stopped="finer grids make it no narrower")
             change = min(max(_MARGIN * tolerance / max(best.gap, 1e-300), 0.02), 0.5)
             width, aim = change * width, change * aim
             if self.question.delta is not None and best.gap < _KNOWN:
@@ -146,7 +149,7 @@ def _power(laws: list[tuple[Law, int]], hints: Hints, tolerance: float) -> Law:
 
 
 def _shortened(steps: list[tuple[Law, int]], hints: Hints, tolerance: float) -> list[tuple[Law, int]] | None:
-    """Many copies as fewer of a power of them, on a grid sixteen times coarser: that adds no more variance than they do.
+    """Many copies as fewer powers of them, on a grid sixteen times coarser, which adds as little variance as they do.
 
     None where copies are too few for that.
     """

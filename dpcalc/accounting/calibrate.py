@@ -15,6 +15,10 @@ Parts = Sequence[tuple[Mechanism, int]]
 
 # Moving a real solution by this much the other way must exceed the target.
 _NUDGE = 1e-3
+# An estimate is worth no finer bracket, in logarithms.
+_ROUGHLY = 1e-3
+# How far below the target, relatively, a certified ε is near enough.
+_JUST_BELOW = 4e-4
 # Every search ends: a bound that is not monotone could lead it round in circles.
 _MOST_ROUNDS = 8
 
@@ -87,8 +91,10 @@ class _Search:
 
     def estimate(self, value: float) -> float:
         """log(ε / target) at a value, fast and not certified; infinite ones count as very large."""
-        found = estimated_epsilon(self.build(value), self.delta, near=self.epsilon)
-        return math.log(min(max(found, 1e-300), 1e308)) - math.log(self.epsilon)
+        return self._log_ratio(estimated_epsilon(self.build(value), self.delta))
+
+    def _log_ratio(self, epsilon: float) -> float:
+        return math.log(min(max(epsilon, 1e-300), 1e308)) - math.log(self.epsilon)
 
     def beyond(self, value: float) -> float:
         """The value a nudge less private."""
@@ -110,11 +116,11 @@ class _Search:
         )
 
     def root(self, safe: float, greedy: float) -> tuple[float, float]:
-        """A bracket (safe, greedy) around where the estimate meets the target, to 1e-5 relative or one integer."""
+        """A bracket (safe, greedy) around where the estimate meets the target, to 1e-3 relative or one integer."""
         low, high = math.log(safe), math.log(greedy)
         at_low, at_high = self.estimate(safe), self.estimate(greedy)
         for _ in range(80):
-            if abs(high - low) <= 1e-5 or (self.integer and abs(math.exp(high) - math.exp(low)) < 1):
+            if abs(high - low) <= _ROUGHLY or (self.integer and abs(math.exp(high) - math.exp(low)) < 1):
                 break
             middle = low + (high - low) * self._regula_falsi(at_low, at_high)
             value = math.exp(middle)
@@ -143,14 +149,36 @@ class _Search:
         raise CertificationError(f"near {value:g} the certified ε does not pass {self.epsilon:g} where it should.")
 
     def _near_the_root(self, safe: float, greedy: float) -> float:
-        """A certified value, less than a nudge away from the estimated root where the bound is as tight as that."""
-        _, over = self.root(safe, greedy)
-        direction = 1.0 if safe > greedy else -1.0
-        for shift in (1.5e-4, 3e-4, 5e-4, 8e-4):
-            value = over * (1 + direction * shift)
-            if self.fits(value):
-                return value
+        """A certified value, less than a nudge away from the root where the bound is as tight as that."""
+        value = self.polished(safe, greedy)
+        for shift in (0.0, 1.5e-4, 3e-4, 5e-4, 8e-4):
+            further = value * (1 - shift if self.increasing else 1 + shift)
+            if self.fits(further):
+                return further
         return self._bisect(safe, value)
+
+    def polished(self, safe: float, greedy: float) -> float:
+        """Where the certified ε is just below the target: the estimate's root, moved by secants of certified bounds."""
+        value, other = self.root(safe, greedy)
+        slope = (self.estimate(other) - self.estimate(value)) / max(abs(math.log(other / value)), 1e-12)
+        slope = abs(slope) if 0.05 < abs(slope) < 50 else 1.0
+        sign = 1.0 if self.increasing else -1.0
+        low, high = sorted((safe, greedy))
+        before: tuple[float, float] | None = None
+        for _ in range(_MOST_ROUNDS):
+            value = float(round(value)) if self.integer else value
+            at = self._log_ratio(self.upper(value))
+            if -_JUST_BELOW <= at <= 0 or not math.isfinite(at):
+                break
+            if before is not None and before[0] != value:
+                secant = sign * (at - before[1]) / math.log(value / before[0])
+                slope = secant if 0.05 < secant < 50 else slope
+            before = value, at
+            moved = min(max(-sign * (at + _JUST_BELOW / 2) / slope, -1.0), 1.0)
+            value = min(max(value * math.exp(moved), low), high)
+            if self.integer and round(value) == before[0]:
+                break
+        return value
 
     def _too_much(self, value: float, greedy: float) -> float:
         """A less private value that does not fit, sought in growing strides."""
@@ -173,7 +201,7 @@ class _Search:
 
     def whole(self, safe: float, greedy: float) -> float:
         """The last integer before the certified bound passes the target."""
-        found, _ = self.root(safe, greedy)
+        found = self.polished(safe, greedy)
         step = 1 if greedy > safe else -1
         good, bad = float(safe), float(greedy)
         guess, width = float(round(found)), max(1, round(found * 3e-4))

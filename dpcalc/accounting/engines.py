@@ -44,9 +44,15 @@ def by_laws(parts: Parts, question: Question) -> Answer:
 
 
 def rough_epsilon(parts: Parts, delta: float) -> float:
-    """About ε at δ from a sketch of the pairs, seldom too small: a hint, and no bound."""
-    drawn = [sketch([(mechanism.pairs()[k], count) for mechanism, count in parts]) for k in (0, 1)]
-    return max(found.ways(delta)[0].epsilon for found in drawn)
+    """About ε at δ from a sketch of the pairs and its saddle points: a hint, and no bound."""
+    found = 0.0
+    for pairs, directions in _compositions([(mechanism.pairs(), count) for mechanism, count in parts]):
+        drawn = sketch(pairs)
+        ways = drawn.ways(delta)
+        for direction in directions:
+            sign = 1 if direction == "remove" else -1
+            found = max(found, drawn.nearer(ways[(1 - sign) // 2], sign, delta)[0])
+    return found
 
 
 def _interval(composition: Composition, question: Question) -> Interval:

@@ -5,6 +5,7 @@ A pair gives its own sampled, reversed or symmetrised form where it knows a bett
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -243,6 +244,8 @@ class MixturePair(Pair):
         return b
 
     def _mixed_loss(self, loss: float) -> float:
+        if loss in (-np.inf, np.inf):
+            return max(math.log1p(-self.rate), loss)
         return float(mixed_losses(np.array(loss), self.rate))
 
     def log_excess(self, powers: Floats, side: int = 0) -> Floats:

@@ -38,8 +38,9 @@ def random_power(rng, pairs, counts, reach):
         if not law.components:
             return None
         laws.append((law, count))
+    window, worse = random_window(rng, reach * math.sqrt(sum(counts)), step), str(rng.choice(DIRECTIONS))
     try:
-        return powered(laws, random_window(rng, reach * math.sqrt(sum(counts)), step), worse=str(rng.choice(DIRECTIONS)))
+        return powered(laws, window, worse=worse)
     except OverflowError:  # a refusal is no bound
         return None
 
@@ -145,9 +146,7 @@ def test_what_lies_outside_the_window_is_charged(monkeypatch):
     certified.assert_bracketed(law, exact.delta, [1.5 * STEP, 1.9 * STEP, 5.5 * STEP])
     monkeypatch.setattr(power, "_with_outside", lambda law, *_: law)
     bare = read.curve(powered([(base, 6)], short, worse="remove"), "remove", upper=True)
-    assert any(
-        Fraction(bare.delta(epsilon)) < exact.delta(epsilon, "remove") for epsilon in (1.5 * STEP, 1.9 * STEP)
-    )
+    assert any(Fraction(bare.delta(epsilon)) < exact.delta(epsilon, "remove") for epsilon in (1.5 * STEP, 1.9 * STEP))
 
 
 @pytest.mark.parametrize("place", ["rfft", "irfft"])
@@ -178,7 +177,8 @@ def test_the_error_of_transforms_is_paid_for(monkeypatch, place):
 
 def test_the_ledger_of_copies_adds_up():
     base = discretise.discretised([COIN.pair()], STEP / 4, ((-16, 16),))
-    charged = replace(base, ledger=replace(base.ledger, infinite=1e-6, zero=2e-6, relative=1e-9, slack=2e-9, shift=3e-9))
+    errors = {"infinite": 1e-6, "zero": 2e-6, "relative": 1e-9, "slack": 2e-9, "shift": 3e-9}
+    charged = replace(base, ledger=replace(base.ledger, **errors))
     window = Window(-400, 800, Orders(0.6, 0.6), Orders(1.0, 1.0))
     found = powered([(charged, 100)], window, worse="remove").ledger
     assert found.infinite >= 100e-6 * (1 - 1e-15)

@@ -242,7 +242,7 @@ def _named_up(weights: tuple[Floats, Floats], edges: Floats, tilt: float) -> Flo
         filled = np.clip(wanted - before, 0.0, sizes) / np.maximum(sizes, SMALLEST_NORMAL)
     named = np.empty_like(filled)
     np.put_along_axis(named, order, np.where(filled <= 1, filled, 1.0), axis=-1)
-    return named
+    return np.asarray(named)
 
 
 def _component(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Component, Direction, Law
+from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, UPPER, Component, Direction, Law
 from dpcalc.accounting.certified.ledger import Ledger
 from dpcalc.arrays import Complexes, Floats
 from dpcalc.rounding import SMALLEST_NORMAL, TRANSFORM, UNIT, accumulated
@@ -91,10 +91,10 @@ class _Factor:
 
     def start(self, grid: int) -> int:
         """The index of the first point on the finest grid."""
-        return min(part.start * RATIO ** (k - grid) for k, part in self.law.components.items())
+        return min(part.start * _stride(k, grid) for k, part in self.law.components.items())
 
     def width(self, grid: int) -> int:
-        end = max((part.start + part.size - 1) * RATIO ** (k - grid) for k, part in self.law.components.items())
+        end = max((part.start + part.size - 1) * _stride(k, grid) for k, part in self.law.components.items())
         return end - self.start(grid) + 1
 
     def rounding(self) -> float:
@@ -107,7 +107,7 @@ class _Factor:
         for chosen in _chunks(len(self.totals), 3 * size):
             rows = np.zeros((chosen.stop - chosen.start, 3, size))
             for k, part in self.law.components.items():
-                stride = RATIO ** (k - grid)
+                stride = _stride(k, grid)
                 at = part.start * stride - start
                 rows[..., at : at + (part.size - 1) * stride + 1 : stride] += self.parts[k][chosen]
             yield rows
@@ -129,6 +129,11 @@ class _Factor:
 
     def _steps(self) -> Iterator[tuple[float, Component]]:
         return ((self.law.step_of(k), part) for k, part in self.law.components.items())
+
+
+def _stride(k: int, grid: int) -> int:
+    """How many points of a grid make one of the coarser grid k."""
+    return 1 << 2 * (k - grid)
 
 
 def _chunks(count: int, size: int) -> Iterator[slice]:

@@ -70,8 +70,8 @@ class Curve:
             q = np.cumsum(masses * shrunk)
             at_losses = p - q / shrunk
         target = delta - self.rest
-        beyond = np.flatnonzero(at_losses > target)
-        k = int(beyond[0]) if beyond.size else len(losses)
+        beyond = np.flatnonzero(at_losses[1:] > target)  # at the largest loss nothing is, but for rounding
+        k = 1 + int(beyond[0]) if beyond.size else len(losses)
         if not target > 0 or k == 0 or not (p[k - 1] > target and q[k - 1] > 0):
             return None
         found = origin + math.log((float(p[k - 1]) - target) / float(q[k - 1]))

@@ -47,7 +47,7 @@ class Hints:
     step: float
     tilt: float
     worse: Direction
-    again: float
+    one_grid: bool
 
     def relevance(self, losses: Floats, way: int) -> Floats:
         """log of how much a Q-mass at these losses matters, in one direction."""
@@ -55,6 +55,11 @@ class Hints:
         if way == 1:
             return np.asarray(order * np.minimum(-losses, epsilon))
         return np.asarray((order + 1) * np.minimum(losses, epsilon) - 3 * np.maximum(losses - epsilon - 1, 0.0))
+
+    @property
+    def again(self) -> float:
+        """How often a point of a single step on a coarser grid costs what putting it there did."""
+        return 1.0 if self.one_grid else _again(self.total)
 
     def steepest(self) -> float:
         """The order that limits how coarse a grid may be."""
@@ -119,8 +124,7 @@ def make_hints(
         order = sketch.mildest(ways[way], 1 - 2 * way, delta) if one_grid else ways[way].order
         steepest = max(_STEEPEST / sketch.reach(cut), 0.5)
         tilt = min(order + 1, steepest) if way == 0 else -min(order, steepest)
-    again = 1.0 if one_grid else _again(sketch.total)
-    return Hints(ways, (remove, add), sketch.total, cut, step, tilt, worse, again)
+    return Hints(ways, (remove, add), sketch.total, cut, step, tilt, worse, one_grid)
 
 
 @dataclass

@@ -123,15 +123,18 @@ class Sketch:
         kept = self.without_tails(_RARE * delta)
         power = way.order + 1 if sign > 0 else -way.order
         logs = power * kept.losses
-        tilted = kept.masses * np.exp(logs - logs[kept.masses.any(axis=0)].max(initial=-np.inf))
+        used = kept.masses.any(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
+            tilted = np.where(
+                used, kept.masses * np.exp(np.where(used, logs - logs[used].max(initial=-np.inf), 0.0)), 0.0
+            )
             first, second, third = (tilted @ kept.losses**k / tilted.sum(axis=1) for k in (1, 2, 3))
             variance = float(kept.counts @ np.maximum(second - first**2, 0.0))
-            skewness = float(kept.counts @ (third - 3 * first * second + 2 * first**3)) / max(variance, 1e-300) ** 1.5
+            skewness = float(kept.counts @ (third - 3 * first * second + 2 * first**3)) / max(variance**1.5, 1e-300)
         log_moment = float(kept.cumulants(np.array([power]))[0])
         missing = math.log(way.order * (1 + way.order)) + math.log(2 * math.pi * variance) / 2 if variance > 0 else 0.0
         epsilon = (log_moment - math.log(delta) - missing) / way.order
-        epsilon = min(max(epsilon, _LEAST * way.epsilon), way.epsilon) if epsilon == epsilon else way.epsilon
+        epsilon = way.epsilon if math.isnan(epsilon) else min(max(epsilon, _LEAST * way.epsilon), way.epsilon)
         bell = abs(skewness) < _SKEW and way.order**2 * variance > _BELL and epsilon > _LEAST * way.epsilon
         return epsilon, (0.9 * epsilon if bell else 0.0)
 

@@ -22,7 +22,11 @@ def spans_for(hints: Hints, losses: Floats, masses: Floats) -> Spans:
     there = masses > 0
     ratios, logs = losses[there], np.log(masses[there])
     rare = math.log(hints.cut / hints.total)
-    high, low = _end(ratios, logs + ratios, rare), -_end(-ratios[::-1], logs[::-1], rare)
+    heavy = np.flatnonzero((logs > rare) | (logs + ratios > rare))
+    low, high = (float(ratios[heavy].min()), float(ratios[heavy].max())) if heavy.size else (0.0, 0.0)
+    low, high = max(low - 0.15 * abs(low), -_FURTHEST), min(high + 0.15 * abs(high), _FURTHEST)
+    if hints.one_grid:  # nothing will be cut off later
+        high, low = min(_end(ratios, logs + ratios, rare), high), max(-_end(-ratios[::-1], logs[::-1], rare), low)
     left, right = hints.limits(ratios, logs)
     low, high = max(low, left), min(high, right)
     out: list[tuple[int, int]] = []
@@ -61,9 +65,9 @@ def _end(ratios: Floats, logs: Floats, rare: float) -> float:
     if last < 0:
         return 0.0
     if last + 1 == len(tails):
-        return min(float(ratios[-1] + 0.15 * abs(ratios[-1])), _FURTHEST)
+        return _FURTHEST
     part = (tails[last] - rare) / (tails[last] - tails[last + 1])
-    return min(float(ratios[last] + part * (ratios[last + 1] - ratios[last])), _FURTHEST)
+    return float(ratios[last] + part * (ratios[last + 1] - ratios[last]))
 
 
 def paired(spans: Spans) -> Spans:

@@ -13,17 +13,13 @@ from dpcalc.accounting.certified.power import Orders, Window
 from dpcalc.accounting.steering.hints import Hints
 from dpcalc.arrays import Floats
 
-LONGEST = 1 << 20
+LONGEST = 1 << 19
 """Points of a window: a longer one is not worth waiting for."""
 
 _ORDERS = np.geomspace(0.02, 16.0, 24)  # over the standard deviation
 _UNSEEN = 0.003  # of the tolerance, for weights that wrap around
 
 Laws = Sequence[tuple[Law, int]]
-
-
-class TooLong(ArithmeticError):
-    """A product that needs too many points for one window."""
 
 
 def window_for(laws: Laws, hints: Hints, near: tuple[float, float], tolerance: float) -> Window:
@@ -36,7 +32,7 @@ def window_for(laws: Laws, hints: Hints, near: tuple[float, float], tolerance: f
     low, high = min(near), max(near)
     order = hints.ways[0 if moments.sign > 0 else 1].order
     faint = moments.scale + math.log(
-        _UNSEEN * min(tolerance * order * high, 1.0) * moments.step / max(moments.spread, moments.step)
+        _UNSEEN * min(tolerance * max(order * high, 1.0), 1.0) * moments.step / max(moments.spread, moments.step)
     )
     cut = math.log(hints.cut)
     end = max(moments.edge(True, cut, moments.power), high, moments.sign * moments.middle) + 2 * moments.step
@@ -47,7 +43,7 @@ def window_for(laws: Laws, hints: Hints, near: tuple[float, float], tolerance: f
 
 
 def whole_window(laws: Laws, hints: Hints, tolerance: float) -> Window:
-    """A window that holds all of a part of a composition that is composed further: little is outside or wraps around."""
+    """A window that holds all of what is composed further: little is outside or wraps around."""
     moments = _Moments.of(laws, hints)
     share = sum(law.count * count for law, count in laws) / hints.total
     spread = max(moments.spread, moments.step)
@@ -99,12 +95,12 @@ class _Moments:
         """From `end` back, with orders that are best there for what is outside, and at `at` for what wraps around."""
         length = max(length, 16 * self.step)
         if not length / self.step < LONGEST:
-            raise TooLong("one window of a transform would have too many points")
+            raise OverflowError("one window of a transform would have too many points")
         first = math.floor((end - length if self.sign > 0 else -end) / self.step)
         outside = self.best(True, end, self.power), self.best(False, length - end, self.other_power)
         wrapped = self.best(True, at + length, 0.0), self.best(False, length - at, 0.0)
-        order = slice(None, None, self.sign)
-        return Window(first, math.ceil(length / self.step) + 1, Orders(*outside[order]), Orders(*wrapped[order]))
+        orders = [Orders(far, back) if self.sign > 0 else Orders(back, far) for far, back in (outside, wrapped)]
+        return Window(first, math.ceil(length / self.step) + 1, *orders)
 
 
 def _shape(laws: Laws) -> tuple[float, float, float]:
