@@ -7,8 +7,8 @@
 1e-8. *fixed*: one step of sampling without replacement, by its closed form. *replaced*: one Poisson step under
 replace-one, against a record that turns into its opposite. *laplace*: one sampled Laplace step. *declared*: RDP at some
 orders, against Bernoulli pairs that keep to it, with the risk. *schedule*: wide noise and rate schedules, by a convex
-minorant in rationals. *filter*: logs folded one record at a time in rationals. Not part of CI. Prints every
-contradiction with its question, and how many of each kind were asked.
+minorant in rationals. Logs (hunt_logs.py): *filter*, *columns*, *sampled*. Not part of CI. Prints every contradiction
+with its question, and how many of each kind were asked, also when it is interrupted.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,11 @@ def discrete_question(draw: random.Random) -> Check | None:
         arguments += ["-m", f"{text},count={count}"]
     delta = log_uniform(draw, 1e-14, 0.3)
     truth = float(max(epsilon_of(remove, mpmath.mpf(delta)), epsilon_of(add, mpmath.mpf(delta))))
-    return [*arguments, "--delta", repr(delta)], lambda result: judged(result, truth, 1e-15)
+
+    def check(result: dict[str, Any]) -> str | None:
+        return judged(result, truth, 1e-15) or risk_judged(result, (remove, add))
+
+    return [*arguments, "--delta", repr(delta)], check
 
 
 # -- sampled Gaussians, by a contour integral ------------------------------------------------------------------------
@@ -343,6 +348,18 @@ def true_positive_rate(atoms: Atoms, rate: Any) -> Any:
     return p_sum
 
 
+def risk_judged(result: dict[str, Any], directions: tuple[Atoms, Atoms]) -> str | None:
+    """What is wrong with the risk that is told, if anything is."""
+    risk = result.get("risk") or {}
+    for rate, told in risk.get("tpr_at_fpr", {}).items():
+        best = max(true_positive_rate(each, mpmath.mpf(rate)) for each in directions)
+        if told < best * (1 - mpmath.mpf("1e-12")):
+            return f"a true positive rate of {told!r} at {rate} is below {float(best)!r}"
+    apart = sum(max(p - q, 0) for p, q in directions[0].values())
+    told = risk.get("advantage")
+    return f"an advantage of {told!r} is below {float(apart)!r}" if told is not None and told < apart - 1e-15 else None
+
+
 def declared_question(draw: random.Random) -> Check | None:
     orders = sorted({round(1 + log_uniform(draw, 0.1, 60), 3) for _ in range(draw.randint(1, 3))})
     size, count = log_uniform(draw, 0.01, 3), draw.choice([1, 2, 5])
@@ -362,12 +379,7 @@ def declared_question(draw: random.Random) -> Check | None:
     def check(result: dict[str, Any]) -> str | None:
         if number(result["epsilon"]) < truth * (1 - 1e-12):
             return f"upper bound {result['epsilon']!r} is below {truth!r}"
-        rates = (result.get("risk") or {}).get("tpr_at_fpr", {})
-        for rate, told in rates.items():
-            best = max(true_positive_rate(each, mpmath.mpf(rate)) for each in directions)
-            if told < best * (1 - mpmath.mpf("1e-12")):
-                return f"a true positive rate of {told!r} at {rate} is below {float(best)!r}"
-        return None
+        return risk_judged(result, directions)
 
     return ["compose", "-m", f"{text},count={count}", "--delta", repr(delta)], check
 
@@ -422,32 +434,25 @@ def schedule_question(draw: random.Random, folder: Path) -> Check | None:
     return arguments, check
 
 
-# -- filters, one record at a time -----------------------------------------------------------------------------------
-
-
-def filter_question(draw: random.Random, folder: Path) -> Check | None:
-    people, steps = draw.randint(1, 30), draw.randint(1, 40)
-    sigma, budget = draw.choice([1, 2, 4, 10]), Fraction(draw.randint(1, 30), 10)
-    sizes, parts = [0, 1, 2, 3, 5, 8], [1, 2, 4, 8]
-    norms = [[Fraction(draw.choice(sizes), draw.choice(parts)) for _ in range(people)] for _ in range(steps)]
-    path = folder / "log.csv"
-    lines = [f"{t},p{i},{float(norm)!r}" for t, row in enumerate(norms) for i, norm in enumerate(row)]
-    path.write_text("\n".join(["step,id,norm", *lines]) + "\n")
-    spent, active = [Fraction(0)] * people, []
-    for row in norms:
-        fits = [spent[i] + (norm / sigma) ** 2 <= budget**2 for i, norm in enumerate(row)]
-        spent = [total + (norm / sigma) ** 2 * fit for total, norm, fit in zip(spent, row, fits, strict=True)]
-        active.append(sum(fits))
-    arguments = ["filter", str(path), "--filter", "gdp", "--sigma", str(sigma), "--mu", str(float(budget))]
-    arguments += ["--delta", "1e-5"]
-
-    def check(result: dict[str, Any]) -> str | None:
-        if result["details"]["active_per_step"] != active:
-            return f"active {result['details']['active_per_step']}, not {active}"
-        most, told = math.sqrt(max(spent)), result["details"]["spent"][-1]
-        return None if abs(told - most) <= 1e-12 * max(most, 1) else f"most spent {told!r}, not {most!r}"
-
-    return arguments, check
+def hunt(
+    kinds: dict[str, Callable[[random.Random], Check | None]], wanted: argparse.Namespace, counted: Counter[str]
+) -> None:
+    """Asks one kind after the other until the time is over."""
+    chosen = wanted.kinds or list(kinds)
+    begun, turn = time.process_time(), 0
+    while time.process_time() - begun < wanted.seconds:
+        kind = chosen[turn % len(chosen)]
+        question = kinds[kind](random.Random(f"{wanted.seed} {kind} {turn}"))
+        turn += 1
+        if question is None:
+            continue
+        arguments, check = question
+        code, result = asked(arguments)
+        counted[kind] += 1
+        problem = f"exit {code}" if code not in (0, 1) else check(result)
+        if problem is not None:
+            counted[f"{kind}: WRONG"] += 1
+            print(f"{kind} {turn - 1}: {problem}\n  dpcalc {' '.join(arguments)}", flush=True)
 
 
 def main() -> None:
@@ -456,6 +461,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="of processor time")
     parser.add_argument("--seed", type=int, default=1)
     wanted = parser.parse_args()
+    import hunt_logs
+
     counted: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -467,23 +474,10 @@ def main() -> None:
             "laplace": laplace_question,
             "declared": declared_question,
             "schedule": lambda draw: schedule_question(draw, folder),
-            "filter": lambda draw: filter_question(draw, folder),
+            **{kind: partial(question, folder=folder) for kind, question in hunt_logs.QUESTIONS.items()},
         }
-        chosen = wanted.kinds or list(kinds)
-        begun, turn = time.process_time(), 0
-        while time.process_time() - begun < wanted.seconds:
-            kind = chosen[turn % len(chosen)]
-            question = kinds[kind](random.Random(f"{wanted.seed} {kind} {turn}"))
-            turn += 1
-            if question is None:
-                continue
-            arguments, check = question
-            code, result = asked(arguments)
-            counted[kind] += 1
-            problem = f"exit {code}" if code not in (0, 1) else check(result)
-            if problem is not None:
-                counted[f"{kind}: WRONG"] += 1
-                print(f"{kind} {turn - 1}: {problem}\n  dpcalc {' '.join(arguments)}", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            hunt(kinds, wanted, counted)
     print(", ".join(f"{kind} {count}" for kind, count in sorted(counted.items())))
 
 

@@ -1,9 +1,11 @@
 """Individual ε under sampling against certified brackets of `compose`, on random records.
 
-    python benchmarks/individual.py [records] [seed] [--wide]
+    python benchmarks/individual.py [records] [seed] [--wide | --rare]
+    python benchmarks/individual.py --people
 
 Prints how many were below the certified lower bound (none may be), and how far above the upper one the others are.
-Without --wide: q 1e-4…0.2, z 0.5…10, T 10…10⁵, δ 1e-12…1e-3. With it: q 1e-7…1, z 0.2…20, T 1…10⁶, δ 1e-60…0.9.
+Without an option: q 1e-4…0.2, z 0.5…10, T 10…10⁵, δ 1e-12…1e-3; --wide: q 1e-7…1, z 0.2…20, T 1…10⁶, δ 1e-60…0.9;
+--rare: q 1e-7…1e-4, z 0.2…1.5, T 10³…10⁶, δ 1e-12…1e-2. --people: processor time a person, for 10⁵ people.
 """
 
 from __future__ import annotations
@@ -52,13 +54,16 @@ SHAPES: dict[str, Callable[[int, np.random.Generator], Steps]] = {
 }
 
 
-def random_record(rng: np.random.Generator, *, wide: bool = False) -> Record:
+def random_record(rng: np.random.Generator, *, wide: bool = False, rare: bool = False) -> Record:
     """A record whose parameters are drawn from the ranges above."""
 
     def between(low: float, high: float) -> float:
         return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
     shape = SHAPES[list(SHAPES)[rng.integers(len(SHAPES))]]
+    if rare:
+        noise, steps = between(0.2, 1.5), round(between(1e3, 1e6))
+        return Record(between(1e-7, 1e-4), noise, between(1e-12, 1e-2), shape(steps, rng))
     if wide:
         delta = between(1e-60, 1e-12) if rng.random() < 0.3 else between(1e-12, 0.9)
         return Record(between(1e-7, 1), between(0.2, 20), delta, shape(round(between(1, 1e6)), rng))
@@ -93,13 +98,26 @@ def certified(record: Record) -> tuple[float, float]:
     return found.epsilon_lower or 0.0, found.epsilon
 
 
+def people(number: int = 100_000, steps: int = 200) -> None:
+    """How long everybody's ε takes: z = 1, q = 0.01, norms that differ from person to person and from step to step."""
+    rng = np.random.default_rng(1)
+    counts = NormCounts(Buckets(sigma=1.0, clip=1.0), 0.01, number)
+    usual = rng.lognormal(-1, 1, number)
+    for _ in range(steps // 50):
+        counts.add(np.minimum(usual * rng.lognormal(0, 0.5, (50, number)), 1).astype(np.float32))
+    begun = time.process_time()
+    found = sampled_epsilons(counts, 1e-5)
+    spent = time.process_time() - begun
+    print(f"{1e6 * spent / number:.0f} µs a person (bar 150), {number:,} people; median ε {np.median(found):.4f}")
+
+
 def main() -> None:
-    wide = "--wide" in sys.argv
+    wide, rare = "--wide" in sys.argv, "--rare" in sys.argv
     numbers = [int(word) for word in sys.argv[1:] if not word.startswith("--")]
     records, seed = (numbers + [200, 0][len(numbers) :])[:2]
     rng, ratios, below, ours, theirs = np.random.default_rng(seed), [], 0, 0.0, 0.0
     for number in range(records):
-        record = random_record(rng, wide=wide)
+        record = random_record(rng, wide=wide, rare=rare)
         clock = [time.process_time()]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -122,7 +140,9 @@ def main() -> None:
         ratios.append((ratio, record.delta))
     found = np.array([ratio for ratio, _ in ratios])
     usual = np.array([ratio for ratio, delta in ratios if delta >= 1e-12])
-    print(f"{len(ratios)} records, seed {seed}{', wide' * wide}: {below} below the certified lower bound")
+    print(
+        f"{len(ratios)} records, seed {seed}{', wide' * wide}{', rare' * rare}: {below} below the certified lower bound"
+    )
     print(
         f"  over the certified upper bound: median {np.median(found):.4f}, 95 % {np.quantile(found, 0.95):.4f}, ",
         end="",
@@ -136,4 +156,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    people() if "--people" in sys.argv else main()

@@ -2,7 +2,6 @@
 
     python benchmarks/ledger.py team.db --processes 16 --spends 10000 --kills 200
     python benchmarks/ledger.py --postgres --processes 16 --spends 10000 --kills 200
-    python benchmarks/ledger.py --speed team.db
 
 Every process tells a file which keys were accepted or refused after it heard so; a killed one is started again and
 asks for all of its keys once more. At the end these files, the totals and the whole ledger are compared.
@@ -91,41 +90,6 @@ def _faults(place: str, accepted: set[str], room: int) -> list[str]:
     return wrong
 
 
-def speed(place: str, seconds: float = 5.0) -> float:
-    """Durable spends a second of one process."""
-    with Ledger.open(place, create=True) as ledger:
-        ledger.add_budget(open_terms("speed", mu=1e6))
-        mechanisms = [Gaussian(noise_multiplier=10.0 + i) for i in range(20)]
-        done, start = 0, time.perf_counter()
-        while time.perf_counter() - start < seconds:
-            ledger.spend("speed", mechanisms[done % 20])
-            done += 1
-        return done / (time.perf_counter() - start)
-
-
-def _spend_for(place: str, seconds: float, done: multiprocessing.Queue[int]) -> None:
-    with Ledger.open(place) as ledger:
-        count, start = 0, time.perf_counter()
-        while time.perf_counter() - start < seconds:
-            ledger.spend("speed", Gaussian(noise_multiplier=10.0 + count % 20))
-            count += 1
-    done.put(count)
-
-
-def speed_of_many(place: str, processes: int, seconds: float = 5.0) -> float:
-    """Durable spends a second of several processes together."""
-    with Ledger.open(place, create=True) as ledger:
-        ledger.add_budget(open_terms("speed", mu=1e6))
-    done: multiprocessing.Queue[int] = _FORK.Queue()
-    started = [_FORK.Process(target=_spend_for, args=(place, seconds, done)) for _ in range(processes)]
-    for process in started:
-        process.start()
-    total = sum(done.get() for _ in started)
-    for process in started:
-        process.join()
-    return total / seconds
-
-
 @contextlib.contextmanager
 def temporary_postgres() -> Iterator[str]:
     """A server of its own, gone at the end."""
@@ -142,16 +106,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("place", nargs="?", help="a new file or a postgresql:// address")
     parser.add_argument("--postgres", action="store_true", help="on a server of its own")
-    parser.add_argument("--speed", action="store_true", help="durable spends a second, nobody killed")
     parser.add_argument("--processes", type=int, default=16)
     parser.add_argument("--spends", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=200)
     given = parser.parse_args()
     with temporary_postgres() if given.postgres else contextlib.nullcontext(given.place) as place:
-        if given.speed:
-            print(f"one process: {speed(place):.0f} durable spends a second")
-            print(f"{given.processes} processes: {speed_of_many(place, given.processes):.0f}")
-            return 0
         start = time.perf_counter()
         wrong = storm(place, processes=given.processes, spends=given.spends, kills=given.kills)
     print(f"{given.spends:,} spends, {given.kills} kills, {time.perf_counter() - start:.0f} s: {wrong or 'all well'}")

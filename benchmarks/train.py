@@ -1,11 +1,12 @@
 """What privacy costs in processor time: a private step against the same step without clipping and noise, in one run.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/train.py [--data mnist/] [--steps 20]
+    OMP_NUM_THREADS=1 python benchmarks/train.py [--data mnist/] [--steps 20] [--backends]
 
 Both steps use the same batches and the same layers; the private one adds fixed slots, per-record norms in double
 precision, weights, sums by tiles, and secure noise. Both are timed in turns, the same few steps at a time, and the
 least processor time of each counts: that least disturbed by whatever else the machine does. The last rows time 200
-epochs of cyclic logistic regression and give the peak memory of all the steps.
+epochs of cyclic logistic regression and give the peak memory of all the steps. `--backends` times private steps in
+NumPy and in PyTorch in turns instead.
 """
 
 from __future__ import annotations
@@ -70,12 +71,33 @@ def compare(data: Dataset, changes: dict, rounds: int, together: int) -> tuple[f
     return ours, theirs, ours / theirs
 
 
+def compare_backends(data: Dataset, rounds: int) -> None:
+    """Private steps of both backends, in turns."""
+    print(f"{'private step':<22}{'numpy ms':>12}{'torch ms':>12}{'ratio':>8}")
+    for name, changes, _ in CASES:
+        trainers = {}
+        for backend in ("numpy", "torch"):
+            settings = Settings(noise_multiplier=1.0, lr=1e-3, steps=1000, backend=backend, **changes)
+            trainers[backend] = Trainer(Plan(settings=settings, records=len(data), delta=1e-5), data)
+        least = dict.fromkeys(trainers, float("inf"))
+        for _ in range(rounds):
+            for backend, trainer in trainers.items():
+                trainer.step = 0
+                least[backend] = min(least[backend], seconds(trainer.advance))
+        ours, theirs = least.values()
+        print(f"{name:<22}{1e3 * ours:>12.2f}{1e3 * theirs:>12.2f}{ours / theirs:>8.2f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", help="folder of MNIST; random records of its shape if left out")
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--backends", action="store_true", help="NumPy against PyTorch")
     arguments = parser.parse_args()
     data = load(arguments.data) if arguments.data else images()
+    if arguments.backends:
+        compare_backends(data, arguments.steps // 2)
+        return
     print(f"{'step':<22}{'private ms':>12}{'plain ms':>12}{'ratio':>8}{'limit':>8}")
     for name, changes, limit in CASES:
         long = "cnn" in name or "all" in name

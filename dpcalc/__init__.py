@@ -31,8 +31,10 @@ if _typing.TYPE_CHECKING:
         DiscreteLaplace,
         Exponential,
         Gaussian,
+        Histogram,
         Laplace,
         RandomizedResponse,
+        Staircase,
     )
     from dpcalc.api.result import Result
     from dpcalc.conversions import (
@@ -57,7 +59,7 @@ _HOMES = {
     ),
     "dpcalc.api.mechanisms": (
         "DP", "DPSGD", "GDP", "RDP", "ZCDP", "DiscreteGaussian", "DiscreteLaplace", "Exponential", "Gaussian",
-        "Laplace", "RandomizedResponse",
+        "Histogram", "Laplace", "RandomizedResponse", "Staircase",
     ),
     "dpcalc.api.result": ("Result",),
     "dpcalc.conversions": (
@@ -82,6 +84,7 @@ __all__ = [
     "Exponential",
     "Gaussian",
     "GlobalFilter",
+    "Histogram",
     "IndividualFilter",
     "InputError",
     "Laplace",
@@ -89,6 +92,7 @@ __all__ = [
     "RandomizedResponse",
     "RefusedError",
     "Result",
+    "Staircase",
     "__version__",
     "calibrate",
     "compose",

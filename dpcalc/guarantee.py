@@ -46,7 +46,8 @@ class Guarantee:
 
     `epsilon` is a sound upper bound at `delta`; `epsilon_lower` and `epsilon_estimate` show how tight it is. Where ε
     was given and δ is the answer, `asks` says so and `delta_lower` is the bound from below. `theorem` is one citation
-    or several. A field that a notion cannot give is None, and `warnings` says why.
+    or several, each a reference and, after a colon, what it says. `warnings` must be read; `remarks` are for whoever
+    wonders why a field is None or an interval wide, and stand behind the warnings in JSON.
     """
 
     adjacency: Adjacency
@@ -68,6 +69,7 @@ class Guarantee:
     sampler: str = "none"
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     mechanisms: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
@@ -189,22 +191,32 @@ def exceeds(value: float, limit: float) -> bool:
     return not value <= limit * (1 + LAST_DIGITS)
 
 
+class Bar(float):
+    """A cell that is drawn: a share from 0 to 1, as a bar as long as there is room for."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A table for people: plain words and numbers, drawn by whichever format was asked for."""
+    """A table for people: plain words and numbers, drawn by whichever format was asked for.
+
+    A `note` that begins with the name of a column and a colon explains that column, and goes with it. What `leads`
+    stands directly below the answer. Rows without names of columns are labelled lines, and stand below the tables.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     note: str = ""
+    leads: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """What a command returns: a guarantee (or none), its details, and how to show them.
 
-    `headline` is the first line, the answer in words; without it the guarantee says its own. `facts` are labelled
-    lines below it, `curve` are (ε, δ) that hold all at once. `goal` is
+    `headline` is the first line, the answer in words; without it the guarantee says its own, after `preface`, and
+    `qualifier` what that is about; `aside` is told after the verdicts. `facts` are labelled lines below it: one named
+    like the guarantee's status takes the place of its interval. `curve` are (ε, δ) that hold all at once. `goal` is
     whether what was aimed at is kept, where that is not a limit. `certified` is a certified guarantee beside one that
     is not. `private` says that it tells about individuals, so that a file with it is for its owner alone. `parts` are
     results that a report tells one by one.
@@ -214,6 +226,9 @@ class Result:
     guarantee: Guarantee | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     headline: str = ""
+    preface: str = ""
+    qualifier: str = ""
+    aside: str = ""
     facts: tuple[tuple[str, str], ...] = ()
     sections: tuple[Section, ...] = ()
     records: tuple[Mapping[str, Any], ...] = ()
@@ -223,6 +238,11 @@ class Result:
     certified: Guarantee | None = None
     private: bool = False
     parts: tuple[Result, ...] = ()
+
+    @property
+    def labelled(self) -> tuple[tuple[Any, ...], ...]:
+        """The rows of its sections that have a name of their own, and no columns."""
+        return tuple(row for section in self.sections if not any(section.columns) for row in section.rows)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:

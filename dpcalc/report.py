@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-from dpcalc.guarantee import LAST_DIGITS, Budget, Guarantee, Result, Risk, Verdict, exceeds
+from dpcalc.guarantee import Budget, Guarantee, Result, Risk, Verdict, exceeds
 from dpcalc.version import __version__
 
 SCHEMA = "dpcalc/1"
 
 DIGITS = 4
+
+# What is proved is paid for by margins of at most this size, relatively: 0.5 with its margin is shown as 0.5.
+_MARGIN = 2e-12
 
 # Below this and from this on a number is written with an exponent.
 _SMALLEST_PLAIN, _LARGEST_PLAIN = -3, 6
@@ -105,7 +108,7 @@ def _guarantee(guarantee: Guarantee) -> dict[str, Any]:
         "assumptions": list(guarantee.assumptions),
         "mechanisms": list(guarantee.mechanisms),
         "certificate": guarantee.certificate,
-        "warnings": list(guarantee.warnings),
+        "warnings": [*guarantee.warnings, *guarantee.remarks],
     }
 
 
@@ -149,6 +152,13 @@ def rounded_down(value: float | None, digits: int = DIGITS) -> str:
     return _rounded(value, digits, ROUND_FLOOR)
 
 
+def in_a_column(value: float | None) -> str:
+    """An upper bound to be read among others: at most three decimals, where that leaves two digits."""
+    if value is None or not _is_number(value) or not 0.01 <= value < 1:
+        return rounded_up(value)
+    return _rounded(value, DIGITS - 1, ROUND_CEILING, unit=Decimal("0.001"))
+
+
 def written(value: float | None) -> str:
     """A number that somebody gave, as short as it can be told: 1e-6, 0.05, 3."""
     return "–" if value is None else _plain_text(Decimal(repr(float(value))).normalize()) if _is_number(value) else "∞"
@@ -164,16 +174,16 @@ def upper_against(value: float | None, limit: float) -> str:
 
 
 def percentage(share: float, digits: int = 3) -> str:
-    """A share that is an upper bound, in percent, rounded up."""
-    return f"{rounded_up(100 * share, digits)} %"
+    """A share that is an upper bound, in percent, rounded up: to two decimals from 10 % on."""
+    return f"{rounded_up(100 * share, digits + (share >= 0.1))} %"
 
 
 def _is_number(value: float) -> bool:
     return math.isfinite(value)
 
 
-def _rounded(value: float | None, digits: int, direction: str) -> str:
-    """To so many digits in a direction; with fewer where the value is that number up to its last digits.
+def _rounded(value: float | None, digits: int, direction: str, unit: Decimal | None = None) -> str:
+    """To so many digits in a direction; with fewer where the value is that number up to its last digits or margin.
 
     1.9993 is 2.000 from above and 2 is 2: the zeros say that something was rounded.
     """
@@ -182,12 +192,12 @@ def _rounded(value: float | None, digits: int, direction: str) -> str:
     if value == 0 or not _is_number(value):
         return "0" if value == 0 else "∞" if value > 0 else "-∞"
     exact = Decimal(value)
-    unit = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    fixed, unit = unit is not None, unit or Decimal(1).scaleb(exact.adjusted() - digits + 1)
     nearest = exact.quantize(unit, ROUND_HALF_EVEN)
-    if abs(exact - nearest) <= Decimal(LAST_DIGITS) * abs(exact):
+    if abs(exact - nearest) <= Decimal(_MARGIN) * abs(exact):
         return _plain_text(nearest.normalize())
     found = exact.quantize(unit, direction)
-    if found.adjusted() > exact.adjusted():  # 9.9996 became 10.000: one digit fewer
+    if not fixed and found.adjusted() > exact.adjusted():  # 9.9996 became 10.000: one digit fewer
         found = found.quantize(unit.scaleb(1))
     return _plain_text(found)
 

@@ -12,10 +12,12 @@ from dpcalc.accounting.question import Answer, Question
 from dpcalc.conversions import gdp_delta, gdp_epsilon, gdp_lower
 from dpcalc.errors import InputError
 from dpcalc.mechanisms.base import Mechanism
+from dpcalc.pairs.base import Pair
 from dpcalc.rounding import UNIT
 
 Parts = Sequence[tuple[Mechanism, int]]
 
+_FAR = 1.5  # what a rough look must exceed a limit by to be believed
 _LARGEST_MU = 1e154  # beyond, ε ≈ μ²/2 is not told from infinity
 
 
@@ -64,7 +66,8 @@ def gdp_value(mu: float, question: Question) -> float:
 def by_basic_composition(parts: Parts, question: Question) -> Answer:
     """Largest finite losses add up, and so do the probabilities of infinite ones: exact for a declared guarantee alone.
 
-    (Σε, Σδ)-DP (Dwork et al. 2006); with Σδ = 0 it answers δ = 0.
+    (Σε, Σδ)-DP (Dwork et al. 2006); with Σδ = 0 it answers δ = 0. Below Σε the finite losses add at most 1 − e^{ε−Σε}
+    to δ, which is little where only rounding or a few digits are missing.
     """
     basic = [(*mechanism.basic_dp(), count) for mechanism, count in parts]
     epsilon = sum_up((epsilon, count) for epsilon, _, count in basic)
@@ -72,7 +75,10 @@ def by_basic_composition(parts: Parts, question: Question) -> Answer:
     if question.delta is not None:
         return Answer("basic", epsilon if delta <= question.delta else math.inf, None)
     assert question.epsilon is not None
-    return Answer("basic", delta if epsilon <= question.epsilon else 1.0, None)
+    if epsilon <= question.epsilon:
+        return Answer("basic", delta, None)
+    missing = Fraction(epsilon) - Fraction(question.epsilon) if math.isfinite(epsilon) else math.inf
+    return Answer("basic", min(1.0, (delta - math.expm1(-float(missing))) * (1 + 8 * UNIT)), None)
 
 
 def sum_up(terms: Iterable[tuple[float, int]]) -> float:
@@ -94,9 +100,16 @@ def is_zero(parts: Parts, question: Question) -> bool:
         return False
     total = 0.0
     for mechanism, count in parts:
-        p, q = mechanism.pairs()[0].masses(np.zeros(1))
-        missing = max(0.0, 1 - float(p.sum()))
-        total += count * (max(0.0, float(p[1] - q[1])) + missing + 64 * UNIT)
+        for (pair, _), copies in mechanism.runs(count):
+            if copies * _total_variation(pair.rough()) > _FAR * question.delta:
+                return False
+            total += copies * _total_variation(pair)
         if total * (1 + len(parts) * UNIT) > question.delta:
             return False
     return True
+
+
+def _total_variation(pair: Pair) -> float:
+    """δ at ε = 0, from above."""
+    p, q = pair.masses(np.zeros(1))
+    return max(0.0, float(p[1] - q[1])) + max(0.0, 1 - float(p.sum())) + 64 * UNIT

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpcalc.accounting.steering.pilot import sketch
 from dpcalc.mechanisms.base import Mechanism
+from dpcalc.pairs.base import Pair
 
 _KNOTS = np.concatenate((-np.geomspace(1e-9, 690.0, 6000)[::-1], [0.0], np.geomspace(1e-9, 690.0, 6000)))
 
@@ -22,7 +23,11 @@ def approximate_mu(parts: Sequence[tuple[Mechanism, int]]) -> float:
 
 
 def _variance(mechanism: Mechanism, index: int) -> float:
-    drawn = sketch([(mechanism.pairs()[index], 1)], _KNOTS)
+    return sum(copies * _variance_of(pairs[index].rough()) for pairs, copies in mechanism.runs(1))
+
+
+def _variance_of(pair: Pair) -> float:
+    drawn = sketch([(pair, 1)], _KNOTS)
     masses = drawn.masses[0] * np.exp(drawn.losses)
     mean = float(masses @ drawn.losses)
     return float(masses @ (drawn.losses - mean) ** 2)

@@ -64,7 +64,8 @@ def estimated_epsilon(parts: Parts, delta: float) -> float:
     grouped = group(parts)
     if is_exactly_gaussian(grouped):
         return by_gdp(grouped, Question(delta, None)).upper
-    return min(rough_epsilon(grouped, delta), by_basic_composition(grouped, Question(delta, None)).upper)
+    basic = by_basic_composition(grouped, Question(delta, None)).upper
+    return min(rough_epsilon(_factored(grouped), delta), basic)
 
 
 def group(parts: Parts) -> list[tuple[Mechanism, int]]:
@@ -79,8 +80,16 @@ def group(parts: Parts) -> list[tuple[Mechanism, int]]:
     return list(counts.items())
 
 
+def _factored(parts: Parts) -> list[tuple[Mechanism, int]]:
+    """The parts in terms of mechanisms whose pairs are known exactly."""
+    if all(mechanism.factors() == ((mechanism, 1),) for mechanism, _ in parts):
+        return list(parts)
+    return group([(factor, count * times) for mechanism, count in parts for factor, times in mechanism.factors()])
+
+
 def answer_of(parts: Parts, question: Question, accountant: Accountant = "auto") -> Answer:
     """What one accountant says, or the best of all of them, of parts that are grouped already."""
+    parts = _factored(parts)
     if accountant == "gdp":
         return by_gdp(parts, question)
     if accountant == "rdp":

@@ -9,12 +9,16 @@ large losses, and single steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from dpcalc.accounting import by_transform, convex_order
 from dpcalc.accounting.certified.law import Direction
 from dpcalc.accounting.certified.read import worst
 from dpcalc.accounting.interval import Interval
 from dpcalc.accounting.question import Answer, Question
+from dpcalc.accounting.steering.needs import Runs, need_of, only_bounded, sharpened
 from dpcalc.accounting.steering.pilot import sketch
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.pairs.base import Pair
@@ -23,30 +27,56 @@ Parts = Sequence[tuple[Mechanism, int]]
 Composition = tuple[tuple[tuple[Pair, int], ...], tuple[Direction, ...]]
 Engine = Callable[[Sequence[tuple[Pair, int]], Question, Sequence[Direction]], Interval]
 
+_ROUNDS = 4  # of sharper and sharper bounds of pairs that can only be bounded
+_BOUNDS, _FINER, _COMPOSING = 0.7, 0.3, 0.45  # of the tolerance: for such bounds (less in every round), and composing
+
 ENGINES: Mapping[str, Engine] = {"transform": by_transform.interval, "convex-order": convex_order.interval}
 
 
 def by_laws(parts: Parts, question: Question) -> Answer:
     """The interval of dominating pairs from above and of attained ones from below, by the best engine."""
-    above = _compositions([(mechanism.pairs(), count) for mechanism, count in parts])
-    attained = [(mechanism.attained_pairs(), count) for mechanism, count in parts]
-    below = _compositions([(pairs, count) for pairs, count in attained if pairs is not None])
-    found = {composition: _interval(composition, question) for composition in dict.fromkeys((*above, *below))}
-    upper = worst([found[composition].upper for composition in above])
-    lower = worst([found[composition].lower for composition in below]) if below else 0.0
-    decisive = max(above, key=lambda composition: found[composition].upper)
-    narrow = lower > 0 and upper <= 1.2 * lower
+    above = [run for mechanism, count in parts for run in mechanism.runs(count)]
+    asked = {"delta": question.delta, "epsilon": question.epsilon}
+    known = [(mechanism.attained_by_runs(count, **asked), mechanism.releases(count)) for mechanism, count in parts]
+    below = [(pairs, count) for pairs, count in known if pairs is not None]
+    if not only_bounded([*above, *below]):
+        return _answer(above, below, question, question)
+    best: Answer | None = None
+    for tried in range(_ROUNDS):
+        epsilon = question.epsilon if best is None or question.delta is None else best.upper
+        need = need_of(above, question, _BOUNDS * _FINER**tried, near=epsilon)
+        halves = replace(question, tolerance=_COMPOSING * question.tolerance)
+        found = _answer(sharpened(above, need), sharpened(below, need), question, halves)
+        best = found if best is None or found.upper < best.upper else best
+        if found.lower is not None:
+            best = replace(best, lower=max(best.lower or 0.0, found.lower))
+        if question.is_met(best.lower, best.upper) or not below or best.upper == 0:
+            break
+    assert best is not None
+    return replace(best, stopped=None) if question.is_met(best.lower, best.upper) else best
+
+
+def _answer(above: Runs, below: Runs, question: Question, asked: Question) -> Answer:
+    """What the engines say, asked so tightly, of pairs from above and from below."""
+    over, under = _compositions(above), _compositions(below)
+    found = {composition: _interval(composition, asked) for composition in dict.fromkeys((*over, *under))}
+    upper = worst([found[composition].upper for composition in over])
+    lower = worst([found[composition].lower for composition in under]) if under else None
+    decisive = max(over, key=lambda composition: found[composition].upper)
+    narrow = lower is not None and lower > 0 and upper <= 1.2 * lower
+    estimate = (lower + upper) / 2 if narrow and lower is not None else None
     stopped = None
     if not question.is_met(lower, upper):
         stopped = found[decisive].stopped or "no attained pair is known to come closer"
     certificate = {**found[decisive].certificate, "direction": "worse of " + " and ".join(decisive[1])}
-    return Answer("pld", upper, lower, (lower + upper) / 2 if narrow else None, "certified", certificate, stopped)
+    return Answer("pld", upper, lower, estimate, "certified", certificate, stopped)
 
 
 def rough_epsilon(parts: Parts, delta: float) -> float:
     """About ε at δ from a sketch of the pairs and its saddle points: a hint, and no bound."""
+    runs = [run for mechanism, count in parts for run in mechanism.runs(count)]
     found = 0.0
-    for pairs, directions in _compositions([(mechanism.pairs(), count) for mechanism, count in parts]):
+    for pairs, directions in _compositions([((p.rough(), q.rough()), count) for (p, q), count in runs]):
         drawn = sketch(pairs)
         ways = drawn.ways(delta)
         for direction in directions:
@@ -60,8 +90,9 @@ def _interval(composition: Composition, question: Question) -> Interval:
     best: Interval | None = None
     failure: ArithmeticError | None = None
     for engine in ENGINES.values():
-        try:
-            found = engine(composition[0], question, composition[1])
+        try:  # what overflows is no answer: the next is asked
+            with np.errstate(over="raise", divide="raise", invalid="raise"):
+                found = engine(composition[0], question, composition[1])
         except ArithmeticError as error:
             failure = error
             continue

@@ -18,21 +18,23 @@ Parts = Sequence[tuple[Mechanism, int]]
 
 _THEOREMS = {
     "gdp": GDP_THEOREM,
-    "rdp": "Rényi differential privacy, summed per order, best real order (Mironov 2017; Canonne et al. 2020)",
-    "pld": "laws of likelihood ratios in convex order, every error counted (Zhu, Dong, Wang 2022, Theorem 10)",
-    "basic": "basic composition: largest losses and failure probabilities add up (Dwork et al. 2006)",
-    "clt": "central limit theorem for privacy losses (Dong, Roth, Su 2022, Theorem 5): an approximation",
+    "rdp": "Mironov 2017, Canonne et al. 2020: Rényi divergences add up at every order, and the best one counts",
+    "pld": "Zhu, Dong, Wang 2022, Theorem 10: laws of likelihood ratios in convex order, every error counted",
+    "basic": "Dwork et al. 2006: largest losses and failure probabilities add up",
+    "clt": "Dong, Roth, Su 2022, Theorem 5: the central limit of privacy losses, an approximation",
 }
 _OF_PAIRS = ("pld", "rdp", "basic")  # rest on what each mechanism's pair rests on, too
 
 
 def guarantee_of(parts: Parts, question: Question, answer: Answer) -> Guarantee:
     """The guarantee of a composition about which this was asked and answered."""
-    mu, mu_kind, notes = _mu(parts)
+    mu, mu_kind, remarks = _mu(parts)
+    warnings = [line for mechanism, _ in parts for line in mechanism.warnings()]
     if answer.accountant == "clt":
-        mu, mu_kind, notes = approximate_mu(parts), "approximate", ["the central limit theorem is no bound"]
+        mu, mu_kind, remarks = approximate_mu(parts), "approximate", []
+        warnings.insert(0, "the central limit theorem is no bound")
     if answer.stopped:
-        notes = [*notes, f"the interval is wider than the tolerance {question.tolerance:g}: {answer.stopped}"]
+        remarks = [*remarks, f"the interval is wider than the tolerance {question.tolerance:g}: {answer.stopped}"]
     for_epsilon = question.delta is not None
     return Guarantee(
         adjacency=common_adjacency(mechanism.adjacency for mechanism, _ in parts),
@@ -52,7 +54,8 @@ def guarantee_of(parts: Parts, question: Question, answer: Answer) -> Guarantee:
         certificate=answer.certificate,
         sampler=" + ".join(_unique(mechanism.sampler() for mechanism, _ in parts)),
         assumptions=_unique(line for mechanism, _ in parts for line in mechanism.assumptions()),
-        warnings=_unique([*notes, *(line for mechanism, _ in parts for line in mechanism.warnings())]),
+        warnings=_unique(warnings),
+        remarks=_unique(remarks),
         mechanisms=tuple({**mechanism.spec(), "count": count} for mechanism, count in parts),
     )
 

@@ -14,8 +14,9 @@ Number = float | str
 class Mechanism:
     """What every entry may have: a name, how often it runs, and how the records of a batch are drawn.
 
-    `sampling` is "poisson", "fixed-size", "cyclic" or "shuffled", with `rate`, or `batch_size` and `dataset_size`,
-    beside it. One number of all may be the word "solve", for `calibrate`.
+    `sampling` is "poisson", "fixed-size", "cyclic", "shuffled" or "random-allocation", with `rate`, or `batch_size` and
+    `dataset_size`, beside it, or a mapping with `scheme` and its keys, as in a spec. One number of all may be the word
+    "solve", for `calibrate`.
     """
 
     type: ClassVar[str]
@@ -78,6 +79,16 @@ class DiscreteGaussian(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
+class Histogram(Mechanism):
+    """Counts with discrete Gaussian noise of `sigma` in every cell; a record moves at most `cells` of them by 1."""
+
+    type = "histogram"
+    sigma: Number | None = None
+    cells: int | str | None = None
+    sensitivity: Number | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class DiscreteLaplace(Mechanism):
     """Laplace noise on the integers: `scale` and a whole `sensitivity`."""
 
@@ -102,6 +113,15 @@ class RandomizedResponse(Mechanism):
     epsilon: Number | None = None
     p: Number | None = None
     k: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Staircase(Mechanism):
+    """The least noise of all `epsilon`-DP mechanisms; `gamma` is the length of its first stair, by default the best."""
+
+    type = "staircase"
+    epsilon: Number | None = None
+    gamma: Number | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

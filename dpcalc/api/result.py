@@ -36,7 +36,7 @@ class Result:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Result:
         """The result that `to_dict` gave, once what it claims has been computed again; InputError where it differs."""
-        from dpcalc.spec.specification import read_document
+        from dpcalc.spec.documents import read_document
         from dpcalc.spec.text import from_data
 
         if "guarantee" in document:
@@ -58,6 +58,8 @@ class Result:
     def __getattr__(self, name: str) -> Any:
         if name in _FROM_GUARANTEE:
             found = self._told.guarantee
+            if name == "warnings" and found is not None:
+                return (*found.warnings, *found.remarks)
             return None if found is None else getattr(found, name)
         raise AttributeError(f"a result has no {name!r}; it has {', '.join(sorted((*_FROM_GUARANTEE, *_OWN)))}")
 
@@ -139,16 +141,17 @@ class Result:
         return render(self._complete, "table").rstrip("\n")
 
     def __repr__(self) -> str:
-        from dpcalc.render.words import answer
+        from dpcalc.render.words import answer, reference
 
         found = self._told.guarantee
         if found is None:
             return answer(self._told)
         upper, lower = found.upper(found.asks), found.lower(found.asks)
         exact = upper is not None and lower is not None and upper - lower <= 1e-9 * upper
-        exactly = ", exactly" if exact and not self._told.headline else ""
-        first = f"{answer(self._told)}{exactly} ({found.status}, {found.adjacency})"
-        lines = [first, _second(found, None if exact else lower, upper), f"by {found.citations[0]}"]
+        line = answer(self._told)
+        exactly = ", exactly" if exact and not self._told.headline and ", exactly" not in line else ""
+        first = f"{line}{exactly} ({found.status}, {found.adjacency})"
+        lines = [first, _second(found, None if exact else lower, upper), f"by {reference(found.citations[0])}"]
         return "\n".join(line for line in lines if line)
 
     def _repr_html_(self) -> str | None:

@@ -1,99 +1,133 @@
-"""What every command has in common, so that a new command is a page: formats, budget limits, exit codes."""
+"""A question as a command: its fields as options, and what every command has in common."""
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
 
-from dpcalc.cli import options, streams
+from dpcalc.asked import Asked, Field, option
+from dpcalc.cli.reading import read_by
 from dpcalc.errors import DpcalcError, InputError
 from dpcalc.files import STANDARD_STREAM, check_paths
-from dpcalc.guarantee import Budget, Result
+from dpcalc.guarantee import Result
+from dpcalc.terminal import streams
 
-_SHARED: dict[str, tuple[Any, Any]] = {
-    "format": (options.FormatOption, None),
-    "output": (options.OutputOption, None),
-    "quiet": (options.Quiet, False),
-    "verbose": (options.Verbose, False),
-    "prior": (options.Prior, 0.5),
-    "max_epsilon": (options.MaxEpsilon, None),
-    "max_delta": (options.MaxDelta, None),
-    "max_mu": (options.MaxMu, None),
-    "max_rho": (options.MaxRho, None),
-    "max_advantage": (options.MaxAdvantage, None),
-}
-
-_LIMITS = tuple(key for key in _SHARED if key.startswith("max_"))
-# Shared options that a command may ask to be told, by having a parameter of that name.
-_TOLD = ("limits", "prior")
+_FORMATS = Literal["table", "json", "csv", "markdown", "github", "junit", "html", "badge"]
 _WITH_RISK = ("table", "json", "markdown", "html")
 
 OVER, NOT_CERTIFIED = 1, 3
 
 
-def command(
-    *, example: str, name: str | None = None, plot: bool = False
-) -> Callable[[Callable[..., Result]], typer.Typer]:
-    """Turn a function that returns a Result into a command with the shared options and behaviour.
-
-    The function's parameters become options, its docstring the help text, `example` the line the help ends with. A
-    function with a parameter `limits` or `prior` is told them, to weigh limits against those of a file, say. `plot`
-    adds the option that draws the result's curves.
-    """
-
-    def decorate(function: Callable[..., Result]) -> typer.Typer:
-        @functools.wraps(function)
-        def run(context: typer.Context, **arguments: Any) -> None:
-            shared = {key: arguments.pop(key) for key in _SHARED}
-            picture = arguments.pop("plot", None)
-            limits = Budget(**{key: shared[key] for key in _LIMITS})
-            format = _format(shared)
-            _check_output(shared["output"], arguments)
-            _check_picture(picture, shared["output"], arguments)
-            try:
-                result = completed(function, arguments, limits, shared["prior"])
-                result = _with_risk(result, shared, format, drawn=picture is not None)
-                if picture is not None:
-                    from dpcalc.render.plot import plot
-
-                    plot(result, picture)
-            except DpcalcError as error:
-                raise _by_option(error, context) from None
-            from dpcalc.cli.output import emit
-
-            emit(result, format, shared["output"], quiet=shared["quiet"], verbose=shared["verbose"])
-            raise typer.Exit(exit_code(result))
-
-        _add_shared_parameters(run, function, plot=plot)
-        app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        word = name or function.__name__.replace("_", "-")
-        settings = {"help_option_names": ["-h", "--help"]}
-        app.command(
-            name=word, help=_flowing(function), epilog=f"Example: {example}", cls=OnceCommand, context_settings=settings
-        )(run)
-        return app
-
-    return decorate
+def _own(kind: Any, default: Any, *flags: str, **about: Any) -> Field:
+    name = flags[0].removeprefix("--")
+    return Field(name=name, kind=kind, default=default, option=option(*flags, panel="Output", **about))
 
 
-def completed(function: Callable[..., Result], arguments: Mapping[str, Any], limits: Budget, prior: float) -> Result:
-    """What a command's function answers, with the limits that were given."""
-    told = {"limits": limits, "prior": prior}
-    wanted = [key for key in _TOLD if key in inspect.signature(function).parameters]
-    result = function(**arguments, **{key: told[key] for key in wanted})
-    given = {f"max_{quantity}": limit for quantity, limit in limits.limits().items()}
-    result = replace(result, budget=replace(result.budget, **given))
-    guarantee = result.guarantee
-    unasked = guarantee is not None and guarantee.epsilon is None and guarantee.delta is None
-    if unasked and result.budget.max_epsilon is not None:
-        raise InputError("a limit on ε needs the δ at which ε is meant", where="max_epsilon")
+_PLOT = _own(str, None, "--plot", help="Draw the curves (.png, .svg, .pdf).", metavar="FILE")
+# How an answer is shown: no part of the question.
+_SHOWN = (
+    _own(_FORMATS, None, "--format", "-f", help="Default: by the name of --output, else table.", shows_default=False),
+    _own(str, None, "--output", "-o", help="Write to FILE, not the screen.", metavar="FILE"),
+    _own(bool, False, "--quiet", "-q", help="The first line alone."),
+    _own(bool, False, "--verbose", "-v", help="All notions, orders and sources."),
+)
+
+
+def command(name: str, asked: type[Asked]) -> TyperCommand:
+    """The command that asks this: its options, its help with an example, formats, limits and exit codes."""
+    common = {each.name for each in Asked.fields()}
+    fields = [each for each in asked.fields() if each.name not in common]
+    if not asked.writes:
+        fields += [*((_PLOT,) if asked.draws else ()), *_SHOWN, *Asked.fields()]
+
+    def run(context: typer.Context, **given: Any) -> None:
+        try:
+            if asked.writes:
+                asked(**_stated(given, asked)).answer()
+                return
+            result = _answered(asked, given)
+        except DpcalcError as error:
+            raise _by_option(error, context) from None
+        raise typer.Exit(exit_code(result))
+
+    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    run.__signature__ = inspect.Signature([context, *map(_parameter, fields)])  # type: ignore[attr-defined]
+    run.__annotations__ = {"context": typer.Context, **{each.name: _annotation(each) for each in fields}}
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(
+        name=name,
+        help=asked.words(),
+        epilog=f"Example: {asked.example}",
+        cls=OnceCommand,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )(run)
+    found: Any = typer.main.get_command(app)
+    read_by(found.params, {each.name: each.read_one for each in fields})
+    made: TyperCommand = found
+    return made
+
+
+def _annotation(field: Field) -> Any:
+    """The field as typer wants it: what reads it, unless it is a word of a list, which can be completed."""
+    about = field.option
+    kind: Any = field.kind if field.choices or field.kind is bool else str
+    settings: dict[str, Any] = {"help": about.help, "metavar": about.metavar}
+    if about.parse is not None or field.kind is Path:
+        settings["parser"] = _checked(field)
+    if about.flags:
+        flags = about.flags
+        info: Any = typer.Option(*flags, show_default=about.shows_default, rich_help_panel=about.panel, **settings)
+    else:
+        info = typer.Argument(**settings)
+    kind = list[kind] if about.repeated else kind
+    return Annotated[kind if field.needed else kind | None, info]
+
+
+def _checked(field: Field) -> Any:
+    def parser(text: Any) -> Any:
+        try:
+            return field.read_one(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return parser
+
+
+def _parameter(field: Field) -> inspect.Parameter:
+    default = inspect.Parameter.empty if field.needed else None if field.option.repeated else field.default
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_annotation(field))
+
+
+def _stated(given: Mapping[str, Any], asked: type[Asked]) -> dict[str, Any]:
+    """The fields that were given, lists as tuples."""
+    names = {each.name for each in asked.fields()}
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in given.items()
+        if name in names and value is not None
+    }
+
+
+def _answered(asked: type[Asked], given: Mapping[str, Any]) -> Result:
+    """Ask, draw and show; everything that cannot be written is found before any work is done."""
+    format, output, picture = _format(given), given["output"], given.get("plot")
+    question = _stated(given, asked)
+    _check_output(output, question)
+    _check_picture(picture, output, question)
+    result = _with_risk(asked(**question).result(), given, format, drawn=picture is not None)
+    if picture is not None:
+        from dpcalc.render.plot import plot
+
+        plot(result, picture)
+    from dpcalc.cli.output import emit
+
+    emit(result, format, output, quiet=given["quiet"], verbose=given["verbose"])
     return result
 
 
@@ -101,6 +135,7 @@ class OnceCommand(TyperCommand):
     """A command that takes a single-valued option once: of two values one would be dropped in silence."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        read_by([self.get_help_option(ctx)], {})
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         seen = set()
         for parameter in order:
@@ -127,32 +162,33 @@ def exit_code(result: Result) -> int:
     return OVER if "over" in outcomes else NOT_CERTIFIED if "unproved" in outcomes else 0
 
 
-def _format(shared: Mapping[str, Any]) -> str:
+def _format(given: Mapping[str, Any]) -> str:
     """The format that was asked for, or the one that the output's name stands for."""
     from dpcalc.render import SUFFIXES
 
-    if shared["quiet"] and shared["verbose"]:
+    if given["quiet"] and given["verbose"]:
         raise InputError("one line or all of them? Give one of the two", where="--quiet, --verbose")
-    if shared["format"] is not None:
-        format: str = shared["format"].value
-    else:
-        format = SUFFIXES.get(Path(shared["output"] or "").suffix.lower(), "table")
-    if format != "table" and (shared["quiet"] or shared["verbose"]):
-        flag = "--quiet" if shared["quiet"] else "--verbose"
+    format: str = given["format"] or SUFFIXES.get(Path(given["output"] or "").suffix.lower(), "table")
+    if format != "table" and (given["quiet"] or given["verbose"]):
+        flag = "--quiet" if given["quiet"] else "--verbose"
         raise InputError(f"has no effect on {format}, which is always the same", where=flag)
     return format
 
 
-def _check_output(output: str | None, arguments: Mapping[str, Any]) -> None:
+def _named(question: Mapping[str, Any]) -> dict[str, str]:
+    """Everything in a question that may be the name of a file."""
+    listed = [item for value in question.values() for item in (value if isinstance(value, tuple) else [value])]
+    names = [str(item) for item in listed if isinstance(item, (str, Path)) and "\0" not in str(item)]
+    return {f"the other argument {name}": name for name in names if name}
+
+
+def _check_output(output: str | None, question: Mapping[str, Any]) -> None:
     """Stop before any work if the output cannot be written, or is a file that another argument names."""
-    if output is None or output == STANDARD_STREAM:
-        return
-    listed = [item for value in arguments.values() for item in (value if isinstance(value, list) else [value])]
-    others = [str(item) for item in listed if isinstance(item, (str, Path)) and "\0" not in str(item)]
-    check_paths({"--output": output}, {f"the other argument {name}": name for name in others if name})
+    if output is not None and output != STANDARD_STREAM:
+        check_paths({"--output": output}, _named(question))
 
 
-def _check_picture(picture: str | None, output: str | None, arguments: Mapping[str, Any]) -> None:
+def _check_picture(picture: str | None, output: str | None, question: Mapping[str, Any]) -> None:
     """Stop before any work if a picture cannot be drawn, or would replace a file that is named beside it."""
     if picture is None:
         return
@@ -163,22 +199,20 @@ def _check_picture(picture: str | None, output: str | None, arguments: Mapping[s
     except InputError as error:
         raise InputError(error.message, where="--plot") from None
     others = {"--output": output} if output not in (None, STANDARD_STREAM) else {}
-    listed = [item for value in arguments.values() for item in (value if isinstance(value, list) else [value])]
-    named = {f"the other argument {item}": str(item) for item in listed if isinstance(item, (str, Path)) and str(item)}
-    check_paths({"--plot": picture, **others}, {name: path for name, path in named.items() if "\0" not in path})
+    check_paths({"--plot": picture, **others}, _named(question))
 
 
-def _with_risk(result: Result, shared: Mapping[str, Any], format: str, *, drawn: bool) -> Result:
+def _with_risk(result: Result, given: Mapping[str, Any], format: str, *, drawn: bool) -> Result:
     """The result with its risk, where that is told or limited."""
     guarantee = result.guarantee
     if guarantee is None:
         return result
-    told = drawn or (format in _WITH_RISK and not shared["quiet"])
+    told = drawn or (format in _WITH_RISK and not given["quiet"])
     wanted = told or result.budget.max_advantage is not None
-    if wanted and (guarantee.risk is None or guarantee.risk.prior != shared["prior"]):
+    if wanted and (guarantee.risk is None or guarantee.risk.prior != given["prior"]):
         from dpcalc.spec.risk import with_risk
 
-        return replace(result, guarantee=with_risk(guarantee, shared["prior"]))
+        return replace(result, guarantee=with_risk(guarantee, given["prior"]))
     return result
 
 
@@ -187,26 +221,3 @@ def _by_option(error: DpcalcError, context: typer.Context) -> DpcalcError:
     flags = {parameter.name: max(parameter.opts, key=len) for parameter in context.command.params}
     flag = flags.get(error.where or "", "")
     return type(error)(error.message, where=flag) if flag.startswith("--") else error
-
-
-def _flowing(function: Callable[..., Result]) -> str:
-    """The docstring with each paragraph on one line, so that the terminal wraps it."""
-    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-
-
-def _add_shared_parameters(run: Callable[..., None], function: Callable[..., Result], *, plot: bool) -> None:
-    hints = get_type_hints(function, include_extras=True)
-    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    parameters = [
-        parameter.replace(annotation=hints[parameter.name], kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.name not in _TOLD
-    ]
-    offered = {"plot": (options.Plot, None), **_SHARED} if plot else _SHARED
-    for key, (annotation, default) in offered.items():
-        parameters.append(
-            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        )
-    run.__signature__ = inspect.Signature([context, *parameters])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [context, *parameters]}

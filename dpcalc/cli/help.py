@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import textwrap
-from enum import Enum
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 _NARROWEST, _WIDEST = 60, 100
 _LEFT = 24
@@ -72,9 +71,9 @@ def _flags(option: Any) -> str:
 def _meaning(option: Any) -> str:
     words = [option.help or ""]
     kind = getattr(getattr(option, "type_descriptor", None), "annotation", None)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        words.append(f"One of {', '.join(str(each.value) for each in kind)}.")
-    default = getattr(option.default, "value", option.default)
+    if get_origin(kind) is Literal:
+        words.append(f"One of {', '.join(get_args(kind))}.")
+    default = option.default
     if default is not None and not option.is_flag and not callable(default) and option.show_default is not False:
         words.append(f"Default {default}.")
     return " ".join(words)

@@ -8,30 +8,17 @@ import shutil
 import sys
 import textwrap
 import warnings
-from importlib import import_module
+from collections.abc import Mapping
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from dpcalc.cli import streams
+from dpcalc.cli.reading import read_by
+from dpcalc.commands import COMMANDS, Line, plugged_in, question
 from dpcalc.errors import DpcalcError
+from dpcalc.terminal import streams
 from dpcalc.version import __version__
-
-# Name, and the line shown in `dpcalc --help`; dpcalc.cli.NAME holds the command NAME, imported when it is called.
-COMMANDS = {
-    "compose": "ε of a list of mechanisms, certified from above and below",
-    "calibrate": "the noise, rate or count that keeps a list within a budget",
-    "convert": "the same guarantee as (ε,δ), μ-GDP, RDP, zCDP or attack risk",
-    "filter": "did an adaptive run keep its budget, and what did each lose",
-    "sgd-bound": "ε when only the last iterate of a convex run is released",
-    "exp-mech": "ε of the exponential mechanism and of Langevin sampling",
-    "train": "train a model privately and say what it cost",
-    "verify": "recompute results by code that shares nothing with the engine",
-    "report": "one page about a release or a ledger: HTML, Markdown, words to publish",
-    "diff": "what changed between two releases, by entry and in ε",
-    "ledger": "budgets that last: charge releases before they run, audit them",
-}
 
 INTERRUPTED = 130
 
@@ -54,34 +41,66 @@ Examples:
   dpcalc compose examples/dp-sgd.yaml --max-epsilon 3
   dpcalc convert --gdp 1.2 --delta 1e-5
 """
+_GROUP_HELP = """dpcalc {group}: {words}
+
+{commands}
+
+  dpcalc {group} COMMAND -h: more
+Example:
+  {example}
+"""
 
 
 class LazyGroup(TyperGroup):
-    """A command group that knows its commands by name and imports one only when it is called."""
+    """A group of lines of the table, with the words before their names; a command is imported when it is called."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, above: str = "", **settings: Any) -> None:
         super().__init__(**settings)
-        # Stand-ins that carry the name and the short help, enough for `dpcalc --help` and for suggestions.
-        self.commands.update({name: TyperCommand(name, help=line) for name, line in COMMANDS.items()})
+        self.above = above
+        self._take(COMMANDS)
+
+    def _take(self, table: Mapping[str, Line]) -> None:
+        """Stand-ins that carry a name and a short help, enough for `dpcalc --help` and for suggestions."""
+        for name, line in table.items():
+            before, _, word = f" {name}".rpartition(" ")
+            if before.strip() == self.above:
+                self.commands[word] = TyperCommand(word, help=line.words)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        read_by(self.get_params(ctx), {})
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[:1] == ["help"] and len(args) > 1:
             args = [*args[1:], "--help"]
-        name, stand_in, rest = super().resolve_command(ctx, args)
-        if stand_in is None or name is None:
-            return name, stand_in, rest
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            added = {name: line for name, line in plugged_in().items() if name not in COMMANDS}
+            COMMANDS.update(added)
+            self._take(added)
+        word, stand_in, rest = super().resolve_command(ctx, args)
+        if stand_in is None or word is None:
+            return word, stand_in, rest
+        name = f"{self.above} {word}".strip()
+        if not COMMANDS[name].home:
+            settings = {"help_option_names": ["-h", "--help"]}
+            return word, LazyGroup(above=name, name=word, no_args_is_help=True, context_settings=settings), rest
         if name != "train":
             _take_little()
-        word = name.replace("-", "_")
-        command: typer.Typer = getattr(import_module(f"dpcalc.cli.{word}"), word)
-        return name, typer.main.get_command(command), rest
+        from dpcalc.cli.command import command
+
+        return word, command(word, question(name)), rest
 
     def get_help(self, _ctx: Any) -> str:
-        wide = max(map(len, COMMANDS))
-        lines = "\n".join(f"  {name:{wide}}  {line}" for name, line in COMMANDS.items())
-        text = _HELP.format(commands=lines).rstrip()
+        wide = max(map(len, self.commands))
+        lines = "\n".join(f"  {name:{wide}}  {each.help}" for name, each in self.commands.items())
+        if self.above:
+            first = f"{self.above} {next(iter(self.commands))}"
+            words, example = COMMANDS[self.above].words, question(first).example
+            text = _GROUP_HELP.format(group=self.above, words=words, commands=lines, example=example)
+        else:
+            text = _HELP.format(commands=lines)
         room = shutil.get_terminal_size().columns
-        fitted = (textwrap.fill(line, room, subsequent_indent=" " * (wide + 4)) for line in text.splitlines())
+        fitted = (textwrap.fill(line, room, subsequent_indent=" " * (wide + 4)) for line in text.rstrip().splitlines())
         return streams.spelt("\n".join(fitted))
 
 

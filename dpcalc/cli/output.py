@@ -6,11 +6,11 @@ import shutil
 import sys
 import textwrap
 
-from dpcalc.cli import streams
 from dpcalc.files import PRIVATE, SHARED, write_text
 from dpcalc.guarantee import Result
 from dpcalc.render import render
 from dpcalc.report import verdict_line
+from dpcalc.terminal import streams
 
 _STYLES = {"over": "bold red", "unproved": "bold yellow", "within": "bold green"}
 

@@ -21,19 +21,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcalc.arrays import Bools, Complexes, Floats, Indices
+from dpcalc.arrays import Floats, Indices
 from dpcalc.errors import InputError
 from dpcalc.filters.buckets import NormCounts, distance
+from dpcalc.filters.contour import Kernel
 from dpcalc.filters.edge_losses import edge_losses
-from dpcalc.filters.transforms import ROUND, Transforms, phases
+from dpcalc.filters.transforms import ROUND, Transforms
 
-_ABSCISSAS = np.geomspace(0.02, 1e8, 72)
+_ABSCISSAS = np.geomspace(1e-3, 1e8, 82)
 _LOST, _NOISE, _ALIAS = 2e-3, 5e-3, 2e-3  # shares of δ at ∞, of ε for the drop of noise, of δ for aliases
 _LARGEST_NODES = 32_768
 _ENTRIES = 300_000
 _PEOPLE = 1024
 _ATTEMPTS = 8
-_PRECISE = 2e-4
 _SMALLEST_DELTA = 1e-140
 
 
@@ -43,11 +43,12 @@ def individual_epsilons(counts: NormCounts, delta: float) -> Floats:
         raise InputError(f"expected delta in (0, 1), got {delta}")
     epsilons = np.zeros(counts.individuals)
     steps = max(1, counts.steps)
-    total = counts.sampling_rate * distance(counts.buckets.edges)
-    # δ(0) is at most the sum of the distances.
+    with np.errstate(divide="ignore"):
+        alike = np.minimum(-np.log1p(-counts.sampling_rate * distance(counts.buckets.edges)), 1e300)
+    # δ(0) is at most the probability that a coupling of both runs, step by step, ever parts.
     apart = np.empty(counts.individuals)
     for some in _parts(np.arange(counts.individuals)):
-        apart[some] = counts.on_edges(some)[0] @ total
+        apart[some] = -np.expm1(-(counts.on_edges(some)[0] @ alike))
     todo = np.flatnonzero(~(apart * (1 + 1e-12) <= delta))
     if not todo.size:
         return epsilons
@@ -170,14 +171,15 @@ class _Direction:
             return nothing
         used = self._counts.used_by(who)
         table = self._transforms.contour(used, c, step, nodes)
-        kernel = _Kernel.of(c, step, nodes, noise)
+        kernel = Kernel.of(c, step, nodes, noise)
         parts = []
         for some in _parts(who, max(1, _ENTRIES // nodes)):
             whole, coins = (counted[:, used] for counted in self._counts.on_edges(some))
+            top = (whole @ table.tops) * (1 + ROUND * (used.size + 4))
             sums = whole @ table.logs.real + 1j * (whole @ table.logs.imag)
             wrong = coins @ table.remainders + whole @ table.errors
-            wrong += ROUND * (used.size * np.abs(sums) + 64)
-            parts.append(kernel.solve(sums, wrong, np.log(self._left[some]), search.best[some]))
+            wrong += ROUND * (np.abs(sums) + 4)
+            parts.append(kernel.solve(sums, wrong, np.log(self._left[some]) - top, search.best[some]))
         return _Found(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
@@ -238,68 +240,3 @@ def _abscissa(sums: Floats, guess: Floats, left: Floats, limit: Floats) -> tuple
     best = np.argmin(cost, axis=1)
     rows = np.arange(best.size)
     return best, period[rows, best], excess[rows, best]
-
-
-@dataclass(frozen=True)
-class _Kernel:
-    """The weights of a contour's nodes, the drop of noise included, and what is beyond the last one."""
-
-    step: float
-    points: Complexes
-    weights: Complexes
-    beyond: float
-
-    @classmethod
-    def of(cls, c: float, step: float, nodes: int, noise: float) -> _Kernel:
-        points: Complexes = np.asarray(c + 1j * step * np.arange(nodes), dtype=np.complex128)
-        exponent = noise**2 * points * (points + 1) / 2 - np.log(points * (points + 1)) + math.log(step / math.pi)
-        exponent[0] -= math.log(2)
-        end = step * (nodes - 1)
-        cut = math.exp(min(noise**2 / 2 * (c * (c + 1) - end * end), 700.0)) / (noise**2 * end**3) / math.pi
-        return cls(step, points, np.exp(exponent), cut)
-
-    def solve(self, sums: Complexes, wrong: Floats, goal: Floats, start: Floats) -> tuple[Floats, Floats, Floats]:
-        """ε ≤ start at which log of the sum with all errors is at most `goal`; the slope there; the share of errors."""
-        wrong = wrong + ROUND * 8 * np.outer(start, self.points.imag)
-        top = sums[:, 0].real
-        terms = np.exp(sums - top[:, None]) * self.weights
-        errors = self._errors(terms, wrong)
-        c, goal = float(self.points[0].real), goal - top
-        high, low = start.copy(), np.zeros(len(terms))
-        slope, share = np.full(len(terms), c), np.zeros(len(terms))
-        at_zero = terms.real.sum(axis=1) + errors
-        high[_accepted(at_zero, np.zeros(len(terms)), goal)] = 0.0
-        x, live = 0.9 * high, np.flatnonzero(high > 0)
-        for turn in range(30):
-            if not live.size:
-                break
-            epsilon = x[live]
-            turned = terms[live] * phases(-self.step * epsilon, self.points.size)
-            value = turned.real.sum(axis=1) + errors[live]
-            known = np.where(np.isfinite(value) & (value > 0), value, 1.0)
-            fine = known == value
-            slope[live] = np.where(fine, ((turned @ self.points).real + c * errors[live]) / known, c)
-            share[live] = np.where(fine, errors[live] / known, 1.0)
-            good = _accepted(value, c * epsilon, goal[live])
-            high[live[good]], low[live[~good]] = epsilon[good], epsilon[~good]
-            over = np.log(known) - c * epsilon - goal[live]
-            newton = (epsilon + over / np.maximum(slope[live], 1e-300)) * np.where(good, 1 - 5e-5, 1 + 5e-5)
-            inside = fine & (newton > low[live]) & (newton < high[live]) & (turn % 6 < 5)
-            x[live] = np.where(inside, newton, (low[live] + high[live]) / 2)
-            live = live[high[live] - low[live] > _PRECISE * high[live]]
-        return high, slope, share
-
-    def _errors(self, terms: Complexes, wrong: Floats) -> Floats:
-        """The sum of all errors, relative to M(c): of each term at most its own, or what |M(c+iy)| ≤ M(c) leaves."""
-        size, first = np.abs(terms), np.exp(np.minimum(wrong[:, :1], 600.0))
-        own = np.where(wrong < 600, size * np.expm1(np.minimum(wrong, 600.0)), np.inf)
-        errors = np.minimum(own, size + first * np.abs(self.weights)).sum(axis=1) + self.beyond * first[:, 0]
-        errors += size.sum(axis=1) * ROUND * (self.points.size + 16)
-        return np.asarray(np.where(wrong[:, 0] < 600, errors, np.inf))  # otherwise M(c) itself is not known
-
-
-def _accepted(value: Floats, exponent: Floats, goal: Floats) -> Bools:
-    """Whether value·e^{−exponent} ≤ e^goal, rounding included; never for what is not a positive number."""
-    known = np.where(np.isfinite(value) & (value > 0), value, np.inf)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(known) - exponent <= goal - ROUND * (64 + 4 * (exponent + np.abs(goal))))

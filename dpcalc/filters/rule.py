@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from dpcalc import conversions
 from dpcalc.arrays import Bools, Floats
 from dpcalc.filters.mixture import DeltaSplit, Mixture
+from dpcalc.filters.names import FilterKind, Mode, Quantity, Scope
 from dpcalc.filters.subsampled import SubsampledRenyi
-from dpcalc.notions import Notion
-
-FilterKind = Literal["gdp", "rdp", "dp"]
-Scope = Literal["individual", "global"]
-Quantity = Literal["norm", "mu", "rho", "epsilon"]
+from dpcalc.mechanisms.declared import Declared
 
 # A sum may pass its limit by this much, relatively, and still count as equal: sums (`totals`) err by less than an
 # eighth of it. The reported budget is widened by twice as much.
@@ -36,7 +33,7 @@ _THEOREMS: dict[tuple[str, Scope], str] = {
 _CLIP_THEOREM = "Feldman, Zrnic 2021, Algorithm 7 and Proposition 5.2"
 
 
-def theorem_of(kind: str, *, scope: Scope, mode: Literal["drop", "clip"]) -> str:
+def theorem_of(kind: str, *, scope: Scope, mode: Mode) -> str:
     """What a filter rests on, for `filter` and for `train`."""
     return _CLIP_THEOREM if mode == "clip" else _THEOREMS[kind, scope]
 
@@ -60,7 +57,7 @@ class Rule:
     kind: FilterKind
     quantity: Quantity
     limits: tuple[float, ...]
-    notion: Notion | None
+    notion: Declared | None
     scale: float = 1.0
     clip: float | None = None
     tolerance: float = ROUNDING
@@ -92,7 +89,8 @@ class Rule:
 
     def admits(self, totals: Floats) -> Bools:
         """Whether sums of costs, one column a record, are within the budget."""
-        within: Bools = np.all(totals <= self.accepted[:, None], axis=0)
+        rows = totals <= self.accepted[:, None]
+        within: Bools = rows[0] if len(rows) == 1 else np.all(rows, axis=0)
         if self.mixture is None:
             return within
         known = len(self.orders)

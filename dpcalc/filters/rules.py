@@ -20,9 +20,10 @@ from typing import Any
 from dpcalc import conversions
 from dpcalc.errors import InputError
 from dpcalc.filters.mixture import ORDERS, DeltaSplit, Mixture, best_order, split_delta
-from dpcalc.filters.rule import ROUNDING, FilterKind, Quantity, Rule
+from dpcalc.filters.names import FilterKind, Quantity
+from dpcalc.filters.rule import ROUNDING, Rule
 from dpcalc.filters.subsampled import SubsampledRenyi, gaussian_rdp
-from dpcalc.notions import ApproximateDP, GaussianDP, RenyiDP, ZeroConcentratedDP
+from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
 
 
 def own_delta_split(delta: float, steps: float, tolerance: float = ROUNDING) -> DeltaSplit:
@@ -50,7 +51,7 @@ def gdp_rule(
     else:
         limit = _in_range(mu * scale * mu * scale if mu is not None else _norm_limit(norm_budget, quantity))
         enforced = math.sqrt(limit * (1 + 2 * tolerance)) / scale
-    notion = GaussianDP(parameter=enforced)
+    notion = DeclaredGDP(mu=enforced)
     return Rule(limits=(limit,), notion=notion, **_common("gdp", quantity, scale, clip, tolerance))
 
 
@@ -87,7 +88,7 @@ def rdp_rule(
         )
         limit = rho if quantity == "rho" else norm_budget or 2 * rho * scale * scale
         limit = _in_range(limit if stated else limit / (1 + 2 * tolerance))
-        notion = ZeroConcentratedDP(parameter=rho * (1 + 2 * tolerance) if stated else rho)
+        notion = DeclaredZCDP(rho=rho * (1 + 2 * tolerance) if stated else rho)
         return Rule(limits=(limit,), notion=notion, **common)
     if quantity == "rho" and len(orders) > 1 and not several_orders:
         raise InputError("a log of ρ without a column order is at one order: give one --order")
@@ -182,14 +183,14 @@ def _zcdp_budget(
 def _order_rule(points: Sequence[tuple[float, float]], sampling_rate: float | None, common: Mapping[str, Any]) -> Rule:
     orders, limits = (tuple(column) for column in zip(*points, strict=True))
     widened = tuple(limit * (1 + 2 * float(common["tolerance"])) for limit in limits)
-    notion = RenyiDP(orders=orders, epsilons=widened)
+    notion = DeclaredRDP(orders=orders, epsilons=widened)
     return Rule(limits=limits, notion=notion, orders=orders, subsampled=_subsampled(orders, sampling_rate), **common)
 
 
 def _mixture_rule(mixture: Mixture, sampling_rate: float | None, common: Mapping[str, Any]) -> Rule:
     return Rule(
         limits=(math.inf,) * len(mixture.orders),
-        notion=ApproximateDP(at_epsilon=mixture.epsilon, at_delta=mixture.delta),
+        notion=DeclaredDP(epsilon=mixture.epsilon, delta=mixture.delta),
         orders=mixture.orders,
         mixture=mixture,
         subsampled=_subsampled(mixture.orders, sampling_rate),

@@ -7,15 +7,16 @@ import math
 import numpy as np
 
 from dpcalc.arrays import Floats
+from dpcalc.filters import dominating
 from dpcalc.filters.rule import Rule
 from dpcalc.filters.run import Run
-from dpcalc.filters.summary import WHY_AFTER_THE_FACT, Losses, beyond, last_run_step, odometer
-from dpcalc.guarantee import Guarantee, Section
-from dpcalc.notions import GaussianDP, RenyiDP, ZeroConcentratedDP
+from dpcalc.filters.summary import Losses, beyond, last_run_step, odometer
+from dpcalc.guarantee import Bar, Guarantee, Section
+from dpcalc.mechanisms.declared import DeclaredGDP, DeclaredRDP, DeclaredZCDP
 from dpcalc.report import rounded_up
 
-_BAR = 40
 _BINS = 5
+AFTER_THE_FACT_IN_SHORT = "own ε: after the fact, neither exact nor a bound if steps depended on outputs"
 _SYMBOLS = {"mu": "μ", "sum of epsilon": "Σε", "zCDP rho": "ρ"}
 
 
@@ -23,6 +24,8 @@ def headline(run: Run, stated: Guarantee, epsilon: float | None, delta: float | 
     """The answer in one line: whether the budget is kept, by whom it is not, and what it guarantees."""
     rule = run.settings.budget or run.settings.rule
     budget = f"ε = {epsilon:g} at δ = {_short(delta)}" if epsilon is not None else _budget(rule)
+    if run.settings.dominating is not None:
+        budget = f"a curve of μ = {run.settings.dominating[0]:.4g} (approximate)"
     if run.settings.finished:
         return _finished(run, budget)
     if rule.notion is None:
@@ -57,8 +60,11 @@ def _records(run: Run, budget: str) -> str:
 def _finished(run: Run, budget: str) -> str:
     whole = run.settings.scope == "global"
     most = f"{_symbol(run.settings.rule)} = {rounded_up(float(run.filter.spent.max(initial=0.0)), 4)}"
+    if run.settings.dominating is not None:
+        fitted = dominating.fitted(run, run.settings.dominating[1]).mu
+        most = f"μ = {rounded_up(float(fitted.max(initial=0.0)), 4)}"
     everybody = "the run" if whole else f"all {run.individuals} records"
-    if run.settings.budget is None:
+    if run.settings.budget is None and run.settings.dominating is None:
         return f"{everybody} spent at most {most}; there is no budget to hold it against"
     over = int(beyond(run).sum())
     if not over:
@@ -80,11 +86,11 @@ def _tracked(run: Run) -> str:
 def _budget(rule: Rule) -> str:
     """A budget that is not (ε,δ), as it was given: μ, or ρ at orders."""
     notion = rule.notion
-    if isinstance(notion, GaussianDP):
+    if isinstance(notion, DeclaredGDP):
         return f"μ = {math.sqrt(rule.limits[0]) / rule.scale:.4g}"
-    if isinstance(notion, ZeroConcentratedDP):
+    if isinstance(notion, DeclaredZCDP):
         return f"ρ = {rule.limits[0] / (2 * rule.scale**2) if rule.squares else rule.limits[0]:.4g}"
-    if isinstance(notion, RenyiDP):
+    if isinstance(notion, DeclaredRDP):
         return ", ".join(
             f"ρ = {rho:.4g} at order {order:g}" for order, rho in zip(rule.orders, rule.limits, strict=False)
         )
@@ -104,13 +110,14 @@ def facts(run: Run, found: Losses, stated: Guarantee) -> list[tuple[str, str]]:
             ("parts of δ", f"{rule.split.filter:.4g} for the filter, {rule.split.steps:.4g} for the steps' own")
         )
     if rule.notion is not None and rule.mixture is None and stated.epsilon is not None:
-        told.append(("budget", f"{_budget(rule)} for everyone, fixed beforehand"))
+        told.append((stated.status, f"{_budget(rule)} for everyone, fixed beforehand; one record added or removed"))
     if run.settings.scope == "global":
         return told
     if not run.settings.finished:
         told.append(("taking part", _taking_part(run)))
-    least, median, most = (rounded_up(float(value)) for value in np.quantile(found.spent, (0, 0.5, 1)))
-    told.append(("spent", f"{_symbol(rule)} from {least} to {most}, median {median}"))
+    if found.epsilon is None or run.settings.finished:
+        least, median, most = (rounded_up(float(value)) for value in np.quantile(found.spent, (0, 0.5, 1)))
+        told.append(("spent", f"{_symbol(rule)} from {least} to {most}, median {median}"))
     if found.fitted is not None:
         told.append(("fitted μ", f"up to {rounded_up(float(found.fitted.mu.max()))} (approximate)"))
     if found.anytime is not None and run.settings.anytime is not None:
@@ -167,8 +174,8 @@ def _histogram(run: Run, found: Losses) -> Section:
     values, word = _shown_loss(run, found)
     bins = histogram(values)
     most = max((count for *_, count in bins), default=1)
-    drawn = tuple((_range(low, high), count, "█" * max(1, round(_BAR * count / most))) for low, high, count in bins)
-    note = "" if found.epsilon is None else f"own ε is after the fact: {WHY_AFTER_THE_FACT}"
+    drawn = tuple((_range(low, high), count, Bar(count / most)) for low, high, count in bins)
+    note = "" if found.epsilon is None else AFTER_THE_FACT_IN_SHORT
     columns = (word, "records", "SENSITIVE: read off the data without noise")
     return Section(title="How many have lost how much", columns=columns, rows=drawn, note=note)
 

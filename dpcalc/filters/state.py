@@ -14,10 +14,11 @@ import numpy as np
 from dpcalc.errors import InputError
 from dpcalc.files import reading
 from dpcalc.files.archive import Arrays, check_alike, load_sealed, save_sealed
-from dpcalc.filters.run import Run, Settings, Steps
+from dpcalc.filters.run import Run, Settings
+from dpcalc.filters.steps import Steps
 from dpcalc.filters.totals import Totals
 
-_VERSION = 5
+_VERSION = 6
 # Arrays that grow with the steps, and those with an entry for each.
 _GROWING = ("step_", "odometer_stop", "norm_count")
 _PER_STEP = ("step_present", "step_sums", "step_active", "step_groups")
@@ -39,8 +40,9 @@ def settings_key(settings: Settings) -> dict[str, Any]:
         "mixture": None if mixture is None else [mixture.epsilon, mixture.delta, *mixture.weights],
         "delta_split": None if split is None else list(split),
         "clip_before_noise": settings.clip_before_noise,
-        "rows_state_noise": settings.rows_state_noise,
+        "beside": list(settings.beside),
         "finished": settings.finished,
+        "dominating": None if settings.dominating is None else list(settings.dominating),
         "anytime": None if settings.anytime is None else list(settings.anytime),
         "budget": None if budget is None else repr(budget),
         "sample_rate": settings.sampling_rate,
@@ -108,10 +110,9 @@ def _checked_names(names: Any) -> list[int] | list[str] | None:
 
 
 def _check_values(arrays: Arrays) -> None:
-    """Sums are finite; what everybody has spent and counts are not negative; every step has all of its numbers."""
+    """What everybody has spent and counts are not negative; every step has all of its numbers."""
     for name, array in arrays.items():
-        fine = np.isfinite(array) if array.dtype.kind == "f" else array >= 0
-        if name != "step_labels" and not np.all(fine):
+        if array.dtype.kind != "f" and name != "step_labels" and np.any(array < 0):
             raise ValueError(f"{name} holds an impossible number")
     if np.any(arrays["totals"] + arrays["compensation"] < 0):
         raise ValueError("totals are negative")

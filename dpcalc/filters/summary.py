@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from dpcalc import conversions
+from dpcalc.accounting.implied import implied
 from dpcalc.arrays import Bools, Floats
-from dpcalc.conversions.implied import convert
-from dpcalc.filters import individual
+from dpcalc.filters import dominating, individual
 from dpcalc.filters.anytime import anytime_epsilon
 from dpcalc.filters.rule import Rule, theorem_of
 from dpcalc.filters.run import Run, Settings
@@ -19,6 +19,10 @@ from dpcalc.guarantee import Guarantee
 _ODOMETERS = {"gdp": "Koskela et al. 2023, Section C.5", "rdp": "Feldman, Zrnic 2021, Proposition 4.10, Corollary 4.11"}
 _SPLIT_THEOREM = "Whitehouse, Ramdas, Rogers, Wu 2023: steps with a δ of their own"
 
+NOT_COVERED = (
+    "counts, quantiles and individual losses are computed from the data without noise: they are for the data holder, "
+    "and publishing them is not covered by the guarantee"
+)
 AFTER_THE_FACT = "after-the-fact"
 WHY_AFTER_THE_FACT = (
     "an ε read off what a record has spent is neither exact nor a bound if later steps depended on earlier outputs: "
@@ -27,11 +31,15 @@ WHY_AFTER_THE_FACT = (
 
 
 def guarantee(run: Run, *, epsilon: float | None, delta: float | None) -> Guarantee:
-    """What the filter enforces, whatever the log holds: its budget, fixed beforehand, with the tolerance included.
+    """What the filter enforces; a finished run that is beyond its budget has none."""
+    return enforced(run.settings, epsilon=epsilon, delta=delta, kept=not beyond(run).any())
 
-    A finished run that is beyond its budget, and one without any, have no guarantee: only what was spent is known.
+
+def enforced(settings: Settings, *, epsilon: float | None, delta: float | None, kept: bool = True) -> Guarantee:
+    """What a filter enforces, whatever the log holds: its budget, fixed beforehand, with the tolerance included.
+
+    A budget that was not `kept`, and none at all, give no guarantee: only what was spent is known.
     """
-    settings = run.settings
     rule = settings.budget or settings.rule
     sampled = settings.sampling_rate is not None
     base = Guarantee(
@@ -41,20 +49,27 @@ def guarantee(run: Run, *, epsilon: float | None, delta: float | None) -> Guaran
         theorem=_theorem(settings, rule),
         sampler="none" if not sampled else f"poisson, rate {settings.sampling_rate:g}",
         assumptions=tuple(_steps(settings, rule)),
+        remarks=() if settings.scope == "global" else (NOT_COVERED,),
     )
+    if settings.dominating is not None:
+        return dominating.guarantee(base, settings.dominating, kept)
     if rule.notion is None:
-        return base.with_warnings("no budget was given, so nothing is enforced: the loss is only tracked")
-    if beyond(run).any():
-        return base.with_warnings("the budget was not kept, so nothing is guaranteed by it")
-    enforced = _enforced(base, rule, epsilon, delta)
-    return replace(enforced, assumptions=(_fixed(rule), *enforced.assumptions, _kept(settings)))
+        return _remarking(base, "no budget was given, so nothing is enforced: the loss is only tracked")
+    if not kept:
+        return _remarking(base, "the budget was not kept, so nothing is guaranteed by it")
+    found = _enforced(base, rule, epsilon, delta)
+    return replace(found, assumptions=(_fixed(rule), *found.assumptions, _kept(settings)))
+
+
+def _remarking(base: Guarantee, line: str) -> Guarantee:
+    return replace(base, remarks=(line, *base.remarks))
 
 
 def _enforced(base: Guarantee, rule: Rule, epsilon: float | None, delta: float | None) -> Guarantee:
     assert rule.notion is not None
     split = rule.split
-    implied, _ = convert(rule.notion, delta=delta if split is None else split.filter)
-    found = implied.epsilon
+    told = implied(rule.notion, delta=delta if split is None else split.filter)
+    found = told.epsilon
     if epsilon is not None and found is not None:
         found = min(found, epsilon)  # the limit was chosen so that (ε,δ) holds
     numbers = replace(base, epsilon=found, delta=delta, epsilon_estimate=found)
@@ -62,15 +77,16 @@ def _enforced(base: Guarantee, rule: Rule, epsilon: float | None, delta: float |
         # What the filter enforces holds up to the δ of the steps, so only ε at the whole δ can be told.
         own = {"type": "dp", "epsilon": found, "delta": delta}
         reasons = ("μ, ρ and RDP are not given: the steps keep them only up to a δ of their own",)
-        return replace(numbers, mechanisms=(own,), warnings=reasons)
+        return replace(numbers, mechanisms=(own,), remarks=(*reasons, *base.remarks))
     return replace(
         numbers,
-        mu=implied.mu,
-        mu_kind=None if implied.mu is None else "upper",
-        rho=implied.rho,
-        rdp=implied.rdp,
-        mechanisms=implied.mechanisms,
-        warnings=implied.warnings,
+        mu=told.mu,
+        mu_kind=None if told.mu is None else "upper",
+        rho=told.rho,
+        rdp=told.rdp,
+        mechanisms=told.mechanisms,
+        warnings=told.warnings,
+        remarks=(*told.remarks, *base.remarks),
     )
 
 
@@ -88,7 +104,7 @@ def _theorem(settings: Settings, rule: Rule) -> str | tuple[str, ...]:
 
 
 def _fixed(rule: Rule) -> str:
-    line = "the budget was fixed before the run, and not chosen after looking at this log"
+    line = "the budget was fixed before the run"
     if rule.split is None:
         return line
     return f"{line}, and with it the parts of δ for the filter and for the steps' own"
@@ -98,12 +114,11 @@ def _steps(settings: Settings, rule: Rule) -> list[str]:
     """What the log must say about the steps."""
     lines = []
     if rule.quantity == "norm":
-        noise = "that its rows state" if settings.rows_state_noise else f"{rule.scale:g}"
-        lines.append(f"each step adds Gaussian noise of standard deviation {noise} to the sum")
-        lines.append("a logged norm is at least the norm of what that record added to the sum, had it taken part")
+        noise = "as its rows state" if settings.rows_state_noise else f"= {rule.scale:g}"
+        lines.append(f"Gaussian noise σ {noise} on the sum of every step; norms are not below the truth")
     else:
         up_to = " up to its δ" if rule.split is not None else ""
-        lines.append(f"each step has the {rule.quantity} that the log declares{up_to}, given all earlier outputs")
+        lines.append(f"each step has the {rule.quantity} that the log states{up_to}, given all earlier outputs")
     if settings.sampling_rate is not None:
         lines.append(f"batches are Poisson samples of rate {settings.sampling_rate:g}; norms are logged sampled or not")
     return lines
@@ -111,18 +126,18 @@ def _steps(settings: Settings, rule: Rule) -> list[str]:
 
 def _kept(settings: Settings) -> str:
     if settings.finished:
-        return (
-            "with other outputs the run would have kept the budget too, by a filter or by a plan: no log can show that"
-        )
+        return "with other outputs it would have kept the budget too: no log can show that"
     if settings.scope == "global":
-        return "a step that did not fit was not run, and nothing was released from it"
+        return "a step that does not fit was not run"
     if settings.mode == "clip":
-        return "each record was clipped to its remaining budget, as told here"
-    return "each record was left out of every step it is refused, as told here"
+        return "each record was clipped to what it had left, as told here"
+    return "each record was left out where it is refused"
 
 
 def beyond(run: Run) -> Bools:
     """Who took part beyond the budget: nobody in a run that was filtered."""
+    if run.settings.dominating is not None:
+        return dominating.beyond(run)
     if run.settings.budget is None:
         return np.zeros(run.individuals, dtype=bool)
     return ~run.settings.budget.admits(run.filter.totals)
@@ -149,7 +164,7 @@ def losses(run: Run, delta: float | None) -> Losses:
         return Losses(run.filter.spent, None, None)
     split = (run.settings.budget or rule).split
     epsilon = individual.epsilons(run, delta if split is None else split.filter)
-    fitted = None if run.norm_counts is None else individual.fitted_mu(run.norm_counts, delta)
+    fitted = None if run.norm_counts is None else dominating.fitted(run, delta)
     always = None
     if run.settings.anytime is not None:
         variance = run.filter.spent**2 if rule.squares else 2 * run.filter.spent
@@ -182,7 +197,11 @@ def details(run: Run, found: Losses, stated: Guarantee, delta: float | None) -> 
         fields["delta_split"] = rule.split._asdict()
     if settings.finished:
         over = int(beyond(run).sum())
-        fields |= {"finished": True, "within": over == 0 if settings.budget else None, "beyond_budget": over}
+        fields |= {
+            "finished": True,
+            "within": over == 0 if settings.budget or settings.dominating else None,
+            "beyond_budget": over,
+        }
     if settings.mode == "clip":
         fields["clipped_records"] = int(run.filter.clipped.sum())
     if found.fitted is not None:
@@ -271,7 +290,7 @@ def columns(run: Run, found: Losses) -> dict[str, Any]:
         "spent": found.spent,
         "epsilon": [None] * run.individuals if found.epsilon is None else found.epsilon,
     }
-    if run.settings.budget is not None:
+    if run.settings.budget is not None or run.settings.dominating is not None:
         table["within_budget"] = [not over for over in beyond(run).tolist()]
     if found.anytime is not None:
         table["anytime_epsilon"] = found.anytime

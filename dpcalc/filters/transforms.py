@@ -3,7 +3,7 @@
 A public coin with weight w between M_a and M_b has log((1−w)M_a + wM_b) = (1−w)log M_a + w·log M_b + r with, for
 y = M_b/M_a − 1, |r| ≤ w(1−w)·|y|²·∫₀¹|1+vy|⁻²dv. So a record's ΣK(λ) is its counts on the edges times a table of
 log M, and the error at most its Σw(1−w) times a table of the bound. Fractional counts need a continuous logarithm:
-principal logarithms of M_b/M_a are added up from edge to edge, anew after an edge that nobody uses.
+from one edge to the next its angle turns by that of M_b/M_a, anew after an edge that nobody uses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROUND = 2.0**-52
 _RANGE = 100.0  # of exponents that are summed on one scale
 _LARGEST = 3000.0  # exponents beyond which a moment counts as infinite
 _HOPELESS = 1e6
-_BLOCK = 16
+BLOCK = 16
 _COLUMNS = 1024
 
 
@@ -36,8 +36,10 @@ class RealTable:
 
 @dataclass(frozen=True)
 class ContourTable:
-    """For each used edge (rows) and node c + ihj: log M, the bound on a coin's remainder, and the error of log M."""
+    """For each used edge (rows): log M(c) =: `tops`, and for each node c + ihj log M/M(c), the bound on a coin's
+    remainder, and the error of log M/M(c). That of `tops` is the same at all nodes: they are rounded up."""
 
+    tops: Floats
     logs: Complexes
     remainders: Floats
     errors: Floats
@@ -99,10 +101,14 @@ class Transforms:
         return np.where(sign * self._extremes[used] < _LARGEST, found, np.inf), means[0], means[1]
 
     def contour(self, used: Indices, c: float, step: float, nodes: int) -> ContourTable:
-        """Tables at λ = c + i·step·j for the edges in use, j < nodes (a multiple of 16)."""
+        """Tables at λ = c + i·step·j for the edges in use, j < nodes (a multiple of 16).
+
+        By M/M(c) − 1, the tilted mean of e^{iyL} − 1: its errors are relative to itself, so a million steps that hardly
+        move anything err by what they move, and not each by the rounding of 1.
+        """
         powers, sign = self._powers(c), (1.0 if self._remove else -1.0)
         logs, mean, slip = self._log_moments(used, c)
-        moment = np.zeros((used.size, nodes), dtype=np.complex128)
+        change = np.zeros((used.size, nodes), dtype=np.complex128)
         masses = self._masses[used]
         for piece in _pieces(powers):
             top = float(powers[piece].max())
@@ -111,20 +117,36 @@ class Transforms:
                 scale = np.exp(np.minimum(top - logs, 700.0))[:, None]
             for first in range(0, nodes, _COLUMNS):
                 some = slice(first, min(first + _COLUMNS, nodes))
-                turn = phases(sign * step * self._losses[piece], some.stop - first, first) * tilted[:, None]
-                moment.real[:, some] += scale * (masses[:, piece] @ np.ascontiguousarray(turn.real))
-                moment.imag[:, some] += scale * (masses[:, piece] @ np.ascontiguousarray(turn.imag))
+                turn = _turns(sign * step * self._losses[piece], some.stop - first, first) * tilted[:, None]
+                change.real[:, some] += scale * (masses[:, piece] @ np.ascontiguousarray(turn.real))
+                change.imag[:, some] += scale * (masses[:, piece] @ np.ascontiguousarray(turn.imag))
         y = step * np.arange(nodes)
-        wrong = ROUND * (2 * self._losses.size + 64 + np.abs(logs)[:, None] + 4 * (1 + c + y) * mean[:, None])
-        wrong = (wrong + (1 + c + y) * slip[:, None]) / np.maximum(np.abs(moment), 1e-300)
-        return _chained(_fresh(self._places[used]), moment, logs, wrong)
+        moved = np.minimum(2.0, y * mean[:, None])  # the tilted mean of |e^{iyL} − 1| is at most this
+        wrong = ROUND * (2 * self._losses.size + 96 + np.abs(logs)[:, None]) * moved
+        wrong += ((8 * (1 + c) + y) * slip[:, None] + 4 * ROUND * (1 + c + y) * mean[:, None]) * (y > 0)
+        return _chained(_fresh(self._places[used]), change, np.maximum(logs, 0.0), wrong)
 
 
-def phases(angles: Floats, nodes: int, first: int = 0) -> Complexes:
-    """e^{i·angle·j} for first ≤ j < first + nodes (a multiple of 16), by products of two short tables."""
-    short = np.exp(1j * np.outer(angles, np.arange(_BLOCK)))
-    long = np.exp(1j * np.outer(angles, first + _BLOCK * np.arange(nodes // _BLOCK)))
+def phases(angles: Floats, nodes: int) -> Complexes:
+    """e^{i·angle·j} for j < nodes (a multiple of 16), by products of two short tables."""
+    short = np.exp(1j * np.outer(angles, np.arange(BLOCK)))
+    long = np.exp(1j * np.outer(angles, BLOCK * np.arange(nodes // BLOCK)))
     return np.asarray((long[:, :, None] * short[:, None, :]).reshape(angles.size, nodes))
+
+
+def _turns(angles: Floats, nodes: int, first: int) -> Complexes:
+    """e^{i·angle·j} − 1 for first ≤ j < first + nodes, the same way; small ones lose nothing."""
+    short, long = (
+        -2 * np.sin(turned / 2) ** 2 + 1j * np.sin(turned)
+        for turned in (
+            np.outer(angles, np.arange(BLOCK)),
+            np.outer(angles, first + BLOCK * np.arange(nodes // BLOCK)),
+        )
+    )
+    both = long[:, :, None] * short[:, None, :]
+    both += long[:, :, None]
+    both += short[:, None, :]
+    return np.asarray(both.reshape(angles.size, nodes))
 
 
 def _pieces(powers: Floats) -> list[slice]:
@@ -139,19 +161,24 @@ def _fresh(places: Indices) -> Indices:
     return np.flatnonzero(np.diff(places, prepend=-1) > 1)
 
 
-def _chained(fresh: Indices, moment: Complexes, logs: Floats, wrong: Floats) -> ContourTable:
-    """Logarithms along the edges. `moment` is M over M(c) = e^logs, `wrong` its relative error."""
-    before = np.concatenate([np.ones_like(moment[:1]), moment[:-1]])
-    before = np.where(np.abs(before) > 0, before, 1e-300)
+def _chained(fresh: Indices, change: Complexes, tops: Floats, wrong: Floats) -> ContourTable:
+    """Logarithms of 1 + `change` = M/M(c), M(c) = e^tops, continuous along the edges, given the error of `change`."""
+    moment = 1 + change
+    size = np.maximum(np.abs(moment), 1e-300)
+    before = np.concatenate([np.zeros_like(change[:1]), change[:-1]])
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        rise = np.diff(logs, prepend=0.0)
-        y = moment / before * np.exp(np.minimum(rise, 700.0))[:, None] - 1
-        logarithms, remainders = np.log1p(y), np.minimum(_curvature(y), _HOPELESS)
-        logarithms[fresh], remainders[fresh] = np.log(moment[fresh]) + logs[fresh, None], 0.0
-        logarithms = np.concatenate([np.cumsum(part, axis=0) for part in np.split(logarithms, fresh)])
-        errors = 2 * wrong + ROUND * len(moment) * (8 + np.abs(logarithms))
-    fine = np.isfinite(logarithms) & (wrong < 0.25) & np.isfinite(remainders)
+        rise = np.expm1(np.minimum(np.diff(tops, prepend=0.0), 700.0))[:, None]
+        y = (rise * moment + change - before) / (1 + before)
+        remainders = np.minimum(_curvature(y), _HOPELESS)
+        remainders[fresh] = 0.0
+        spread = 2 * change.real + np.abs(change) ** 2
+        real = np.where(np.abs(change) < 0.5, np.log1p(np.maximum(spread, -0.75)) / 2, np.log(size))
+        angles = np.concatenate([np.unwrap(part, axis=0) for part in np.split(np.angle(moment), fresh) if len(part)])
+        logarithms = real + 1j * angles
+        errors = (2 * wrong + 32 * ROUND * np.abs(change)) / size + ROUND * len(change) * (2 * np.abs(logarithms))
+    fine = np.isfinite(logarithms) & (wrong < 0.25 * size) & np.isfinite(remainders) & np.isfinite(tops)[:, None]
     return ContourTable(
+        np.where(np.isfinite(tops), tops, 0.0),
         np.where(fine, logarithms, 0.0),
         np.where(fine, remainders, _HOPELESS),
         np.where(fine, errors, _HOPELESS),

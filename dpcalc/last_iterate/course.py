@@ -77,7 +77,7 @@ def _composition(setting: Setting, sigmas: Floats) -> Bound:
     largest = float(mus.max())  # in units of which no square overflows
     squares = (mus / largest) ** 2
     by_record = np.append(squares, np.zeros(-squares.size % setting.batches)).reshape(-1, setting.batches)
-    theorem = "Bok et al., Theorem 4.1" if setting.batches == 1 else "Bok et al., Theorem 4.4"
+    theorem = "Bok et al. 2024, Theorem 4.1" if setting.batches == 1 else "Bok et al. 2024, Theorem 4.4"
     return Bound(
         name=COMPOSITION,
         theorem=f"{theorem}, step by step",
@@ -111,7 +111,7 @@ def _best_shifts(setting: Setting, course: _Course) -> Bound:
     energy, tau = max(found)
     return Bound(
         name=SHIFTED,
-        theorem="Bok et al., Theorem C.3 at its optimum over all shifts, step by step",
+        theorem="Bok et al. 2024, Theorem C.3 at its optimum over all shifts, step by step",
         conditions=_conditions(setting),
         mu=math.sqrt(energy) * course.unit * _rounding(setting.steps),
         tau=tau,
@@ -136,7 +136,7 @@ def _stochastic(setting: Setting, rates: Floats, sigmas: Floats, delta: float) -
     counts = np.cumsum([np.bincount(stretch, minlength=levels.size) for stretch in stretches], axis=0)
     composed = Bound(
         name=COMPOSITION,
-        theorem="Bok et al., Theorem 4.8, step by step",
+        theorem="Bok et al. 2024, Theorem 4.8, step by step",
         conditions=("any loss",),
         subsampled=_parts(levels, counts[-1]),
     )

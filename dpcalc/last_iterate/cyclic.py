@@ -22,7 +22,7 @@ _MOST_EPOCHS = 1_000_000
 def composition(setting: Setting) -> Bound:
     """μ = L√E/(bσ) for any loss (Theorem 4.4)."""
     mu = setting.step_mu * math.sqrt(setting.epochs) * ROUND_UP
-    return Bound(name=COMPOSITION, theorem="Bok et al., Theorem 4.4", conditions=("any loss",), mu=mu)
+    return Bound(name=COMPOSITION, theorem="Bok et al. 2024, Theorem 4.4", conditions=("any loss",), mu=mu)
 
 
 def strongly_convex(setting: Setting) -> Bound:
@@ -30,7 +30,7 @@ def strongly_convex(setting: Setting) -> Bound:
     excess = _unrolled_to_the_start(setting, setting.contraction)
     return Bound(
         name=SHIFTED,
-        theorem="Bok et al., Theorem 4.5",
+        theorem="Bok et al. 2024, Theorem 4.5",
         conditions=("m-strongly convex", "M-smooth", "0 < η < 2/M", "b divides n"),
         mu=setting.step_mu * math.sqrt(1 + excess) * ROUND_UP,
         tau=0,
@@ -65,7 +65,7 @@ def constrained(setting: Setting) -> Bound | None:
     value, epochs = min((mu(epochs), epochs) for epochs in candidates)
     return Bound(
         name=SHIFTED,
-        theorem="Bok et al., Theorem 4.6",
+        theorem="Bok et al. 2024, Theorem 4.6",
         conditions=("convex", "M-smooth", "0 ≤ η ≤ 2/M", "projection onto a convex set of diameter D", "b divides n"),
         mu=value,
         tau=setting.epochs - epochs,
@@ -87,7 +87,7 @@ def best_shifts(setting: Setting) -> Bound:
             value, tau = math.sqrt(energy) / setting.noise, (setting.epochs - epochs) * setting.batches
     return Bound(
         name=OPTIMAL_SHIFTS,
-        theorem="Bok et al., Theorem C.3 at its optimum over all shifts",
+        theorem="Bok et al. 2024, Theorem C.3 at its optimum over all shifts",
         conditions=tuple(conditions),
         mu=value * ROUND_UP,
         tau=tau,
@@ -120,7 +120,7 @@ def prior_rdp(setting: Setting) -> Bound:
         excess = float(contraction.power(length - 2.0) * (1 + contraction.factor) * stride / per_epoch)
     return Bound(
         name=RDP,
-        theorem="Ye and Shokri 2022, Theorem 3.3",
+        theorem="Ye, Shokri 2022, Theorem 3.3",
         conditions=("m-strongly convex", "M-smooth", "0 < η < 2/M", "b divides n"),
         rho=0.5 * setting.step_mu**2 * (1 + excess) * ROUND_UP**2,
     )

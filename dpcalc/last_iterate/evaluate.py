@@ -16,22 +16,15 @@ from dpcalc.last_iterate.bound import COMPOSITION, Bound
 from dpcalc.last_iterate.setting import Setting
 from dpcalc.mechanisms.base import Mechanism
 
-_RUN = (
-    "σ is the standard deviation of the noise on the average gradient of a batch",
-    "L bounds the distance between the gradients of any two records (twice a clipping norm)",
-    "the initial point, the step sizes, the noise and the number of steps do not depend on the data",
-)
-_BATCHES = {
-    "gd": (),
-    "cgd": ("the partition into batches and their order are fixed without looking at the data",),
-    "sgd": ("batches are drawn independently of the data and of each other, and stay secret",),
+_UNITS = "two records' gradients differ by L = {length:g} at most (twice a clipping norm); σ is on the average"
+_RUN = {
+    "gd": "the start and all settings do not depend on the data",
+    "cgd": "the start, the partition into batches and all settings do not depend on the data",
+    "sgd": "batches are drawn independently and stay secret; the start and all settings do not depend on the data",
 }
-_LAST_ITERATE = (
-    "only the last iterate is released: no averaging of iterates, no momentum, nothing else that remembers old steps",
-    "strong convexity comes from a regulariser added after clipping: a clipped gradient of a strongly convex loss "
-    "(clipped least squares) is not that of a strongly convex one",
-    "steps follow gradients of such losses: clipped gradients of a loss with several scores (softmax) may not be any",
-)
+_LAST_ITERATE = "; no momentum, no averaging of iterates"
+_REGULARISED = ", by a regulariser added after clipping"
+_CLIPPED = "clipped gradients are gradients of such losses (those of softmax may not be)"
 _HOPELESS = 200.0  # an ε above which nobody looks closer
 
 
@@ -100,13 +93,25 @@ def _shared(setting: Setting, bound: Bound) -> dict[str, Any]:
         "adjacency": "replace-one",
         "theorem": bound.theorem,
         "assumptions": (
-            f"conditions of the theorem: {', '.join(bound.conditions)}",
-            *_RUN,
-            *_BATCHES[setting.algorithm],
-            *(() if bound.name == COMPOSITION else _LAST_ITERATE),
+            *_losses(setting, bound),
+            _RUN[setting.algorithm] + ("" if bound.name == COMPOSITION else _LAST_ITERATE),
+            _UNITS.format(length=setting.sensitivity),
         ),
         "sampler": samplers[setting.algorithm],
     }
+
+
+def _losses(setting: Setting, bound: Bound) -> list[str]:
+    """What must hold of the losses, with the numbers that were given for them."""
+    if bound.name == COMPOSITION:
+        return []
+    m, M, D = setting.strong_convexity, setting.smoothness, setting.diameter
+    assert M is not None
+    shape = f"{m:g}-strongly convex, {M:g}-smooth{_REGULARISED}" if m else f"convex and {M:g}-smooth"
+    lines = [f"every loss is {shape}; η {'<' if D is None and m else '≤'} 2/M = {2 / M:.4g}"]
+    if D is not None:
+        lines.append(f"iterates are projected onto a convex set of diameter {D:g}")
+    return [*lines, _CLIPPED]
 
 
 def _gaussian_guarantee(setting: Setting, bound: Bound, delta: float) -> Guarantee:

@@ -16,9 +16,6 @@ GDP_BOUNDED = "gdp-bounded"  # from the diameter, where strong convexity gives a
 BOUNDED_RANGE = "bounded-range"
 CLASSICAL = "classical"
 
-_DIFFERENCE = "F - F′ is L-Lipschitz for neighbouring data sets"
-_EACH = "F and F′ are convex and each L-Lipschitz (so F - F′ is 2L-Lipschitz)"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Langevin:
@@ -33,8 +30,8 @@ def strongly_log_concave(*, lipschitz: float, strong_convexity: float) -> Bound:
     """μ = L/√m for F, F′ m-strongly convex and F - F′ L-Lipschitz (Corollary 5.2); attained by Gaussians."""
     return Bound(
         name=GDP,
-        theorem="Bok et al., Corollary 5.2 (Gopi, Lee, Liu 2022, Theorem 4)",
-        conditions=("F and F′ are m-strongly convex", _DIFFERENCE),
+        theorem="Bok et al. 2024, Corollary 5.2: by Gopi, Lee, Liu 2022, Theorem 4",
+        conditions=(f"F and F′ of neighbours are {strong_convexity:g}-strongly convex, {_difference(lipschitz)}",),
         mu=lipschitz / math.sqrt(strong_convexity) * ROUND_UP,
         optimal=True,
     )
@@ -61,12 +58,11 @@ def strongly_log_concave_langevin(*, lipschitz: float, strong_convexity: float, 
     tight = rate * (chain.smoothness + strong_convexity) <= 2
     return Bound(
         name=GDP,
-        theorem="Bok et al., Corollary 5.2" if chain.steps is None else "Bok et al., Proposition 5.1 with Theorem 4.2",
+        theorem=f"Bok et al. 2024, {'Corollary 5.2' if chain.steps is None else 'Proposition 5.1 with Theorem 4.2'}",
         conditions=(
-            "F and F′ are m-strongly convex and M-smooth",
-            _DIFFERENCE,
-            "0 < η < 2/M",
-            "X₀ is the same for both",
+            f"F and F′ of neighbours are {strong_convexity:g}-strongly convex and {chain.smoothness:g}-smooth, "
+            f"{_difference(lipschitz)}",
+            f"η < 2/M = {2 / chain.smoothness:.4g}, and the start is the same for both",
         ),
         mu=ratio * lipschitz * math.sqrt(rate / 2) * ROUND_UP,
         optimal=tight,
@@ -77,8 +73,8 @@ def log_concave(*, lipschitz: float, diameter: float) -> Bound:
     """μ = 2√(LD) on a convex body of diameter D (Corollary 5.4)."""
     return Bound(
         name=GDP,
-        theorem="Bok et al., Corollary 5.4",
-        conditions=(_EACH, "the domain is a convex body of diameter D that contains a unit ball"),
+        theorem="Bok et al. 2024, Corollary 5.4",
+        conditions=(_each(lipschitz), f"the domain is a convex body of diameter {diameter:g} that holds a unit ball"),
         mu=2 * math.sqrt(lipschitz * diameter) * ROUND_UP,
     )
 
@@ -90,10 +86,13 @@ def log_concave_langevin(*, lipschitz: float, diameter: float, chain: Langevin) 
         raise InputError(
             f"η ≤ 2/M is needed (Bok et al., Corollary 5.4), got η = {rate:g} and 2/M = {2 / chain.smoothness:g}"
         )
-    conditions = (_EACH, "F and F′ are M-smooth", "0 < η ≤ 2/M", "projection onto a convex body of diameter D")
+    conditions = (
+        f"{_each(lipschitz)} and {chain.smoothness:g}-smooth; η ≤ 2/M = {2 / chain.smoothness:.4g}",
+        f"every step is projected onto a convex body of diameter {diameter:g}",
+    )
     stationary = math.sqrt(4 * lipschitz * diameter + 2 * rate * lipschitz**2) * ROUND_UP
     if chain.steps is None:
-        return Bound(name=GDP, theorem="Bok et al., Corollary 5.4", conditions=conditions, mu=stationary)
+        return Bound(name=GDP, theorem="Bok et al. 2024, Corollary 5.4", conditions=conditions, mu=stationary)
     setting = Setting(
         algorithm="gd",
         learning_rate=rate,
@@ -108,7 +107,15 @@ def log_concave_langevin(*, lipschitz: float, diameter: float, chain: Langevin) 
         (gradient_descent.composition(setting), gradient_descent.constrained(setting)), key=lambda bound: bound.mu
     )
     theorem = f"{best.theorem} with n = 1 and σ = √(2/η)"
-    return Bound(name=GDP, theorem=theorem, conditions=(*conditions, "X₀ is the same for both"), mu=best.mu)
+    return Bound(name=GDP, theorem=theorem, conditions=(*conditions, "the start is the same for both"), mu=best.mu)
+
+
+def _difference(lipschitz: float) -> str:
+    return f"F − F′ {lipschitz:g}-Lipschitz"
+
+
+def _each(lipschitz: float) -> str:
+    return f"F and F′ are convex and each {lipschitz:g}-Lipschitz"
 
 
 def _check_smoothness(strong_convexity: float, smoothness: float) -> None:

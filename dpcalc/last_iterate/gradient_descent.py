@@ -12,7 +12,7 @@ from dpcalc.last_iterate.setting import Setting
 def composition(setting: Setting) -> Bound:
     """μ = L√t/(nσ) for any loss (Theorem 4.1)."""
     mu = setting.step_mu * math.sqrt(setting.steps) * ROUND_UP
-    return Bound(name=COMPOSITION, theorem="Bok et al., Theorem 4.1", conditions=("any loss",), mu=mu)
+    return Bound(name=COMPOSITION, theorem="Bok et al. 2024, Theorem 4.1", conditions=("any loss",), mu=mu)
 
 
 def strongly_convex(setting: Setting) -> Bound:
@@ -21,7 +21,7 @@ def strongly_convex(setting: Setting) -> Bound:
     ratio = contraction.geometric_sum(steps) / math.sqrt(contraction.squared_sum(steps))
     return Bound(
         name=SHIFTED,
-        theorem="Bok et al., Theorem 4.2",
+        theorem="Bok et al. 2024, Theorem 4.2",
         conditions=("m-strongly convex", "M-smooth", "0 < η < 2/M"),
         mu=setting.step_mu * float(ratio) * ROUND_UP,
         tau=0,
@@ -41,7 +41,7 @@ def constrained(setting: Setting) -> Bound:
     mu, remaining = _from_diameter(setting, Contraction(gap=0.0))
     return Bound(
         name=SHIFTED,
-        theorem="Bok et al., Theorem 4.3",
+        theorem="Bok et al. 2024, Theorem 4.3",
         conditions=("convex", "M-smooth", "0 ≤ η ≤ 2/M", "projection onto a convex set of diameter D"),
         mu=mu,
         tau=setting.steps - remaining,
@@ -53,7 +53,7 @@ def constrained_strongly_convex(setting: Setting) -> Bound:
     mu, remaining = _from_diameter(setting, setting.contraction)
     return Bound(
         name=SHIFTED,
-        theorem="Bok et al., Theorem C.3 from z_τ = D with c < 1",
+        theorem="Bok et al. 2024, Theorem C.3 from z_τ = D with c < 1",
         conditions=("m-strongly convex", "M-smooth", "0 < η < 2/M", "projection onto a convex set of diameter D"),
         mu=mu,
         tau=setting.steps - remaining,
@@ -94,7 +94,7 @@ def prior_rdp(setting: Setting) -> Bound:
     rho = setting.step_mu**2 * (1 + contraction.factor) / 2 * float(slower.geometric_sum(setting.steps)) * ROUND_UP**2
     return Bound(
         name=RDP,
-        theorem="Ye and Shokri 2022, Theorem D.6 (as in Bok et al., Figure 1)",
+        theorem="Ye, Shokri 2022, Theorem D.6 (as in Bok et al., Figure 1)",
         conditions=("m-strongly convex", "M-smooth", "0 < η < 2/M"),
         rho=rho,
     )

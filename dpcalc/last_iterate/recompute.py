@@ -23,7 +23,7 @@ def guarantee_of(details: Mapping[str, Any]) -> Guarantee:
 
 def sampling_guarantee_of(details: Mapping[str, Any]) -> Guarantee:
     """The best bound of the choice or sample that `details.request` describes."""
-    return SamplingRequest(**details["request"]).answer().guarantee
+    return SamplingRequest(**details["request"]).comparison().guarantee
 
 
 def _table(rows: list[Mapping[str, Any]]) -> str:

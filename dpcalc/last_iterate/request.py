@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from dpcalc.asked import Algorithm, number, option, parsed, whole
 from dpcalc.errors import InputError
-from dpcalc.last_iterate.schedule import Schedule
-from dpcalc.last_iterate.setting import Algorithm, Setting
-from dpcalc.numbers import steps_of_epochs
+from dpcalc.numbers import NON_NEGATIVE, POSITIVE, PROBABILITY, parse_number, steps_of_epochs
+
+if TYPE_CHECKING:
+    from dpcalc.last_iterate.schedule import Schedule
+    from dpcalc.last_iterate.setting import Setting
+else:  # types that are read at run time, where arrays need not be loaded
+    Schedule = Any
+
+Noise = float | Literal["solve"]
+Unknown = Literal["sigma", "noise_multiplier", "noise_over_sensitivity"]
+
+NOISES: tuple[Unknown, ...] = ("sigma", "noise_multiplier", "noise_over_sensitivity")
+
+_RUN = "The run"
+_LOSS = "The losses"
+
+
+def _read_noise(text: str) -> Noise:
+    return "solve" if text == "solve" else parse_number(text, POSITIVE)
+
+
+def _noise(flag: str, help: str) -> Any:
+    return parsed(flag, help=f"{help} Or solve.", metavar="NUMBER", parse=_read_noise, panel=_RUN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,29 +37,57 @@ class Request:
     """A run as it is asked for: constant or on a schedule, its length in steps or in epochs.
 
     Gradients have the sensitivity L, or are clipped at C, which gives L = 2C. The noise is σ on the average, bσ/C (the
-    noise multiplier of the trainer: its σ on the sum is zC), or bσ/L.
+    noise multiplier of the trainer: its σ on the sum is zC), or bσ/L; one of them may be the word solve.
     """
 
-    algorithm: Algorithm
-    n: int
-    delta: float
-    sensitivity: float | None = None
-    clip: float | None = None
-    lr: float | None = None
-    sigma: float | None = None
-    noise_multiplier: float | None = None
-    noise_over_sensitivity: float | None = None
-    batch_size: int | None = None
-    steps: int | None = None
-    epochs: float | None = None
-    strong_convexity: float | None = None
-    smoothness: float | None = None
-    diameter: float | None = None
+    algorithm: Annotated[
+        Algorithm,
+        option(
+            "--algorithm",
+            help="gd: all records. cgd: batches in a fixed cycle. sgd: random batches of fixed size.",
+            panel=_RUN,
+        ),
+    ]
+    n: Annotated[int, whole("--n", help="Number of records n.", panel=_RUN)]
+    sensitivity: Annotated[
+        float | None,
+        number("--sensitivity", help="L: largest distance between two records' gradients.", panel=_LOSS),
+    ] = None
+    clip: Annotated[
+        float | None, number("--clip", help="C: gradients are clipped at this norm, so L = 2C.", panel=_LOSS)
+    ] = None
+    lr: Annotated[float | None, number("--lr", help="Step size η.", panel=_RUN)] = None
+    sigma: Annotated[Noise | None, _noise("--sigma", "σ: noise on the AVERAGE gradient of a batch.")] = None
+    noise_multiplier: Annotated[
+        Noise | None,
+        _noise("--noise-multiplier", "z, with --clip C: the noise on the SUM is zC, as in train; σ = zC/b."),
+    ] = None
+    noise_over_sensitivity: Annotated[Noise | None, _noise("--noise-over-sensitivity", "bσ/L, instead of σ.")] = None
+    batch_size: Annotated[int | None, whole("--batch-size", help="Records b in a batch (cgd, sgd).", panel=_RUN)] = None
+    steps: Annotated[int | None, whole("--steps", help="Number of steps t.", panel=_RUN)] = None
+    epochs: Annotated[float | None, number("--epochs", help="Number of epochs E, instead of steps.", panel=_RUN)] = None
+    strong_convexity: Annotated[
+        float | None,
+        number(
+            "--strong-convexity",
+            help="m: every loss is m-strongly convex; 0 if merely convex.",
+            allowed=NON_NEGATIVE,
+            panel=_LOSS,
+        ),
+    ] = None
+    smoothness: Annotated[float | None, number("--smoothness", help="M: every loss is M-smooth.", panel=_LOSS)] = None
+    diameter: Annotated[
+        float | None,
+        number("--diameter", help="D: iterates are projected onto a convex set of this diameter.", panel=_LOSS),
+    ] = None
+    delta: Annotated[
+        float, number("--delta", help="δ at which to give ε, strictly between 0 and 1.", allowed=PROBABILITY)
+    ]
     schedule: Schedule | None = None
 
     def stored(self) -> dict[str, Any]:
         """The request as plain data, from which its result can be worked out again."""
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        given = {each.name: getattr(self, each.name) for each in fields(Request)}
         if self.schedule is not None:
             columns = (self.schedule.starts, self.schedule.learning_rates, self.schedule.sigmas)
             rows = zip(*(column.tolist() for column in columns), strict=True)
@@ -47,6 +96,8 @@ class Request:
 
     def setting(self) -> Setting:
         """The checked setting; on a schedule, its largest step size and smallest noise."""
+        from dpcalc.last_iterate.setting import Setting
+
         learning_rate, sigma = self._rate_and_noise()
         return Setting(
             algorithm=self.algorithm,
@@ -72,18 +123,17 @@ class Request:
         return self.sensitivity
 
     @property
-    def noises(self) -> dict[str, float | None]:
-        """The ways to state the noise, by the name of their option."""
-        return {
-            "--sigma": self.sigma,
-            "--noise-multiplier": self.noise_multiplier,
-            "--noise-over-sensitivity": self.noise_over_sensitivity,
-        }
+    def unknown(self) -> Unknown | None:
+        """The noise that is to be solved for."""
+        return next((name for name in NOISES if getattr(self, name) == "solve"), None)
+
+    def _given(self, *names: str) -> list[str]:
+        """The options among these that were given."""
+        return [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) is not None]
 
     def _rate_and_noise(self) -> tuple[float, float]:
         if self.schedule is not None:
-            given = {"--lr": self.lr, **self.noises}
-            extra = [name for name, value in given.items() if value is not None]
+            extra = self._given("lr", *NOISES)
             if extra:
                 raise InputError(
                     f"the schedule already sets the step size and the noise, got {' and '.join(extra)} too"
@@ -94,10 +144,14 @@ class Request:
         return self.lr, self._sigma()
 
     def _sigma(self) -> float:
-        given = [name for name, value in self.noises.items() if value is not None]
+        given = self._given(*NOISES)
         if len(given) != 1:
             found = " and ".join(given) or "none"
-            raise InputError(f"exactly one of {', '.join(self.noises)} is needed, got {found}")
+            names = "--sigma, --noise-multiplier, --noise-over-sensitivity"
+            raise InputError(f"exactly one of {names} is needed, got {found}")
+        noise = next(value for name in NOISES if (value := getattr(self, name)) is not None)
+        if noise == "solve":
+            raise InputError("solve needs --target-epsilon, the ε to stay within")
         batch = self.batch_size or self.n
         if self.noise_multiplier is not None:
             if self.clip is None:
@@ -105,11 +159,10 @@ class Request:
                     "a noise multiplier is relative to a clip: give --clip C too (σ on the sum is zC, and L = 2C), "
                     "or --noise-over-sensitivity for bσ/L"
                 )
-            return self.noise_multiplier * self.clip / batch
+            return float(noise * self.clip / batch)
         if self.noise_over_sensitivity is not None:
-            return self.noise_over_sensitivity * self.replace_one_sensitivity / batch
-        assert self.sigma is not None
-        return self.sigma
+            return float(noise * self.replace_one_sensitivity / batch)
+        return float(noise)
 
     def _extremes_of_schedule(self, schedule: Schedule) -> tuple[float, float]:
         used = schedule.starts <= self._steps()

@@ -7,89 +7,102 @@ from typing import Any
 
 from dpcalc.guarantee import Result, Section
 from dpcalc.last_iterate.analysis import Analysis
-from dpcalc.last_iterate.setting import Setting
-from dpcalc.last_iterate.sweep import Sweep, records
-from dpcalc.report import rounded_up
+from dpcalc.last_iterate.bound import COMPOSITION, OPTIMAL_SHIFTS, RDP, SHIFTED
+from dpcalc.last_iterate.evaluate import Evaluated
+from dpcalc.last_iterate.sweep import Point, Sweep, records
+from dpcalc.report import rounded_up, written
 
 COMMAND = "sgd-bound"
 
+NAMES = {
+    COMPOSITION: "every iterate",
+    SHIFTED: "last iterate",
+    OPTIMAL_SHIFTS: "last iterate, best shifts",
+    RDP: "last iterate, Rényi",
+}
+_REPLACED = "one record replaced"
+
 
 def single_result(analysis: Analysis, *, solution: Mapping[str, Any] | None = None, headline: str = "") -> Result:
-    """One run: every bound with its theorem and conditions, and the units in words."""
-    setting = analysis.setting
-    rows = tuple(
-        (
-            each.bound.name + (" (best)" if each is analysis.best else ""),
-            each.bound.theorem,
-            rounded_up(each.guarantee.mu if not each.bound.subsampled and each.bound.rho is None else None),
-            rounded_up(each.guarantee.epsilon),
-            "–" if each.bound.tau is None else f"{each.bound.tau} {each.bound.tau_unit}",
-            ", ".join(each.bound.conditions),
-        )
-        for each in analysis.evaluated
-    )
-    columns = ("bound", "theorem", "μ", f"ε at δ = {analysis.request.delta:g}", "τ", "holds for")
-    bounds = Section(title="Bounds that apply", columns=columns, rows=rows)
-    units = Section(
-        title="Units",
-        columns=("quantity", "value", "meaning"),
-        rows=(
-            ("σ", f"{setting.sigma:.6g}", "noise on the average gradient of a batch"),
-            (
-                "bσ/L",
-                f"{setting.noise_over_sensitivity:.6g}",
-                "noise relative to the replace-one sensitivity of the sum",
-            ),
-            ("L", f"{setting.sensitivity:.6g}", "sensitivity to replacing one record (clip C gives 2C)"),
-            *_clip_rows(analysis),
-            *_contraction_rows(setting),
-            ("t", f"{setting.steps}", "steps"),
-        ),
-    )
+    """One run: every bound with its theorem, the best first, and the units in words."""
+    ranked = sorted(analysis.evaluated, key=lambda each: (each is not analysis.best, each.guarantee.epsilon))
+    rows = tuple((NAMES[each.bound.name], each.guarantee.epsilon, _mu(each), _source(each)) for each in ranked)
     return Result(
         command=COMMAND,
         guarantee=analysis.guarantee,
         details=analysis.details() | dict(solution or {}),
         headline=headline,
-        sections=(bounds, units),
+        qualifier="" if analysis.best.bound.name == COMPOSITION else " if only the last iterate is released",
+        sections=(Section(title="", columns=("bound", "ε", "μ", "by"), rows=rows, leads=True), _units(analysis)),
     )
 
 
-def _clip_rows(analysis: Analysis) -> tuple[tuple[str, str, str], ...]:
-    clip = analysis.request.clip
-    if clip is None:
-        return ()
-    multiplier = 2 * analysis.setting.noise_over_sensitivity
-    return (
-        ("C", f"{clip:.6g}", "clip of every gradient"),
-        ("z = bσ/C", f"{multiplier:.6g}", "noise multiplier: noise on the sum, relative to the clip"),
+def _mu(each: Evaluated) -> float | None:
+    return None if each.bound.subsampled or each.bound.rho is not None else each.guarantee.mu
+
+
+def _source(each: Evaluated) -> str:
+    return "composition, any loss" if each.bound.name == COMPOSITION else each.bound.theorem
+
+
+def _units(analysis: Analysis) -> Section:
+    """The noise and the sensitivity in the units in which they may be known, and what the run is."""
+    setting, clip = analysis.setting, analysis.request.clip
+    multiplier = rounded_up(setting.noise_over_sensitivity * (1 if clip is None else 2))
+    relative = f"{multiplier} × {'L' if clip is None else 'clip'} on the sum"
+    length = f"L = {setting.sensitivity:g}" if clip is None else f"L = 2 × clip = {setting.sensitivity:g}"
+    contraction = f", contraction {setting.contraction.factor:.6g}" if setting.is_convex else ""
+    rows = (
+        ("units", f"noise {relative}, {setting.sigma:.4g} on the average; {length}"),
+        (analysis.guarantee.status, f"{_REPLACED}; {setting.steps:,} steps{contraction}"),
     )
+    return Section(title="", columns=("", ""), rows=rows)
 
 
-def _contraction_rows(setting: Setting) -> tuple[tuple[str, str, str], ...]:
-    if not setting.is_convex:
-        return ()
-    return (("c", f"{setting.contraction.factor:.9g}", "contraction of one step, max(|1-ηm|, |1-ηM|)"),)
-
-
-def sweep_result(sweep: Sweep, results: Sequence[tuple[float, Analysis]]) -> Result:
+def sweep_result(sweeps: Sequence[Sweep], points: Sequence[Point]) -> Result:
     """A sweep: one row per value; the guarantee is the largest ε, so that a limit on it holds for every row."""
-    rows = records(sweep, results)
-    _, worst = max(results, key=lambda result: result[1].epsilon)
-    shown = [column for column in rows[0] if column not in ("delta", "theorem")]
-    table = tuple(tuple(_cell(row[column]) for column in shown) for row in rows)
-    details = worst.details() | {
-        "sweep": [row | {"bounds": result.details()["bounds"]} for row, (_, result) in zip(rows, results, strict=True)]
+    rows = records(sweeps, points)
+    worst = max(points, key=lambda point: point.analysis.epsilon)
+    at = ", ".join(f"{sweep.name} = {written(value)}" for sweep, value in zip(sweeps, worst.values, strict=True))
+    table = _matrix(sweeps, rows) if len(sweeps) > 1 else _columns(sweeps[0], rows)
+    details = worst.analysis.details() | {
+        "sweep": [
+            row | {"bounds": point.analysis.details()["bounds"]} for row, point in zip(rows, points, strict=True)
+        ],
+        "swept": [sweep.name for sweep in sweeps],
     }
     return Result(
         command=COMMAND,
-        guarantee=worst.guarantee,
+        guarantee=worst.analysis.guarantee,
         details=details,
-        facts=(("sweep", f"the guarantee shown is the largest ε; each value of {sweep.name} has its own row"),),
-        sections=(Section(title=f"ε against {sweep.name}", columns=tuple(shown), rows=table),),
+        qualifier=f" for {at}, the largest of {len(points):,} values",
+        sections=(table, _units(worst.analysis)),
         records=tuple(rows),
     )
 
 
-def _cell(value: Any) -> str:
-    return rounded_up(value) if isinstance(value, float) or value is None else str(value)
+def _columns(sweep: Sweep, rows: Sequence[Mapping[str, Any]]) -> Section:
+    """The best ε of every value, and that of every bound."""
+    bounds = [column for column in rows[0] if column.startswith("epsilon ")]
+    names = (sweep.name, "ε", *(bound_in_words(column.removeprefix("epsilon ")) for column in bounds))
+    table = tuple((_value(row[sweep.name]), *(row[column] for column in ("epsilon", *bounds))) for row in rows)
+    return Section(title="", columns=names, rows=table, leads=True)
+
+
+def _matrix(sweeps: Sequence[Sweep], rows: Sequence[Mapping[str, Any]]) -> Section:
+    """The best ε, the first parameter down and the second across."""
+    down, across = sweeps
+    found = {(row[down.name], row[across.name]): row["epsilon"] for row in rows}
+    columns = (f"ε: {down.name} \\ {across.name}", *map(written, across.values))
+    table = tuple((_value(value), *(found[value, other] for other in across.values)) for value in down.values)
+    return Section(title="", columns=columns, rows=table, leads=True)
+
+
+def bound_in_words(label: str) -> str:
+    """What a bound is about: every iterate, or the last and by which theorem where several are."""
+    kind, _, theorem = label.partition(" ")
+    return f"last, Theorem {theorem}" if theorem else NAMES.get(kind, label).replace("last iterate, ", "last, ")
+
+
+def _value(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else written(value)

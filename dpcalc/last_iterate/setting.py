@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
+from dpcalc.asked import Algorithm
 from dpcalc.errors import InputError
 from dpcalc.last_iterate.contraction import Contraction
 
-Algorithm = Literal["gd", "cgd", "sgd"]
 ALGORITHMS: tuple[Algorithm, ...] = ("gd", "cgd", "sgd")
 
 

@@ -52,7 +52,9 @@ class _Choice:
 def composition(setting: Setting) -> Bound:
     """C_p(G(L/(bσ)))^{⊗t} for any loss (Theorem 4.8)."""
     steps = Subsampled(mu=setting.step_mu * ROUND_UP, count=setting.steps)
-    return Bound(name=COMPOSITION, theorem="Bok et al., Theorem 4.8", conditions=("any loss",), subsampled=(steps,))
+    return Bound(
+        name=COMPOSITION, theorem="Bok et al. 2024, Theorem 4.8", conditions=("any loss",), subsampled=(steps,)
+    )
 
 
 def strongly_convex(setting: Setting, delta: float) -> Bound:
@@ -81,7 +83,7 @@ def strongly_convex(setting: Setting, delta: float) -> Bound:
     )
     return Bound(
         name=SHIFTED,
-        theorem="Bok et al., Theorem 4.9",
+        theorem="Bok et al. 2024, Theorem 4.9",
         conditions=("m-strongly convex", "M-smooth", "0 < η < 2/M"),
         mu=float(gaussian(best, share)) * ROUND_UP,
         subsampled=tuple(part for part in parts if part.count),
@@ -105,7 +107,7 @@ def constrained(setting: Setting, delta: float) -> Bound:
     share = float(SHARES[column])
     return Bound(
         name=SHIFTED,
-        theorem="Bok et al., Theorem 4.10",
+        theorem="Bok et al. 2024, Theorem 4.10",
         conditions=("convex", "M-smooth", "0 ≤ η ≤ 2/M", "projection onto a convex set of diameter D"),
         mu=float(widened(reach / math.sqrt(best), share)) * ROUND_UP,
         subsampled=(Subsampled(mu=mu / math.sqrt(share) * ROUND_UP, count=best),),

@@ -1,34 +1,25 @@
-"""One parameter over a range of values: the analysis at each."""
+"""One or two parameters over ranges of values: the analysis at each."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
+from dpcalc.asked import fields_of
 from dpcalc.errors import InputError
 from dpcalc.last_iterate.analysis import Analysis, analyse
 from dpcalc.last_iterate.request import Request
-from dpcalc.numbers import AT_LEAST_ONE, NON_NEGATIVE, POSITIVE, PROBABILITY, Range, parse_number
+from dpcalc.numbers import POSITIVE, parse_number
 
-_WHOLE = {"steps", "batch-size", "n"}
-_RANGES: dict[str, Range] = {
-    "epochs": POSITIVE,
-    "steps": AT_LEAST_ONE,
-    "lr": POSITIVE,
-    "sigma": POSITIVE,
-    "noise-multiplier": POSITIVE,
-    "noise-over-sensitivity": POSITIVE,
-    "clip": POSITIVE,
-    "batch-size": AT_LEAST_ONE,
-    "n": AT_LEAST_ONE,
-    "sensitivity": POSITIVE,
-    "strong-convexity": NON_NEGATIVE,
-    "smoothness": POSITIVE,
-    "diameter": POSITIVE,
-    "delta": PROBABILITY,
-}
+_FIELDS = {field.argument: field for field in fields_of(Request)}
+# Numbers of a request, in the order in which they are told.
+_SWEPT = (
+    "epochs", "steps", "lr", "sigma", "noise_multiplier", "noise_over_sensitivity", "clip", "batch_size", "n",
+    "sensitivity", "strong_convexity", "smoothness", "diameter", "delta",
+)  # fmt: skip
 # What a swept parameter stands in for.
 _INSTEAD = {
     "epochs": ("steps",),
@@ -53,14 +44,15 @@ class Sweep:
     def parse(cls, text: str) -> Sweep:
         """The sweep; ValueError says what is allowed."""
         name, equals, range_ = text.partition("=")
-        if not equals or name not in _RANGES:
-            raise ValueError(f"expected NAME=START:STOP:STEP with NAME one of {', '.join(_RANGES)}, got {text!r}")
+        names = [each.replace("_", "-") for each in _SWEPT]
+        if not equals or name not in names:
+            raise ValueError(f"expected NAME=START:STOP:STEP with NAME one of {', '.join(names)}, got {text!r}")
         values = _list(range_) if ":" not in range_ else _range(range_)
-        for value in values:
-            if value not in _RANGES[name] or (name in _WHOLE and value != int(value)):
-                kind = "whole numbers" if name in _WHOLE else "numbers"
-                raise ValueError(f"expected {kind} in {_RANGES[name]} for {name}, got {value:g}")
-        return cls(name=name, values=tuple(int(v) if name in _WHOLE else v for v in values))
+        field = _FIELDS[name.replace("-", "_")]
+        try:
+            return cls(name=name, values=tuple(field.read(value) for value in values))
+        except ValueError as error:
+            raise ValueError(f"{error} for {name}") from None
 
     def apply(self, request: Request, value: float) -> Request:
         """The request with the swept parameter set, and the one it stands in for unset."""
@@ -88,18 +80,42 @@ def _range(text: str) -> list[float]:
     return [*(float(f"{start + index * step:.12g}") for index in range(count)), stop]
 
 
-def run_sweep(
-    request: Request, sweep: Sweep, *, advance: Callable[[int], None] = lambda _: None
-) -> list[tuple[float, Analysis]]:
-    """The analysis at each value, in order; `advance` is called after each."""
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """What one choice of the swept values gives."""
+
+    values: tuple[float, ...]
+    analysis: Analysis
+
+
+def run_sweeps(
+    request: Request, sweeps: Sequence[Sweep], *, advance: Callable[[int], None] = lambda _: None
+) -> list[Point]:
+    """The analysis at each choice of values, the last parameter fastest; `advance` is called after each."""
     found = []
-    for value in sweep.values:
+    for values in product(*(sweep.values for sweep in sweeps)):
+        asked = request
+        for sweep, value in zip(sweeps, values, strict=True):
+            asked = sweep.apply(asked, value)
         try:
-            found.append((value, analyse(sweep.apply(request, value))))
+            found.append(Point(values=values, analysis=analyse(asked)))
         except InputError as error:
-            raise InputError(str(error), where=f"--sweep {sweep.name}={value:g}") from None
+            where = " ".join(f"--sweep {sweep.name}={value:g}" for sweep, value in zip(sweeps, values, strict=True))
+            raise InputError(str(error), where=where) from None
         advance(1)
     return found
+
+
+def check_sweeps(sweeps: Sequence[Sweep]) -> None:
+    """Raise unless these can be swept together: one or two parameters, none in place of the other."""
+    if len(sweeps) > 2:
+        raise InputError(f"expected one or two parameters, got {len(sweeps)}", where="--sweep")
+    names = [sweep.name.replace("-", "_") for sweep in sweeps]
+    for sweep, other in zip(sweeps, reversed(names), strict=True):
+        if len(sweeps) > 1 and other in (sweep.name.replace("-", "_"), *_INSTEAD.get(sweep.name, ())):
+            raise InputError(f"{names[0]} and {names[1]} cannot both be swept: one fixes the other", where="--sweep")
+    if (size := math.prod(len(sweep.values) for sweep in sweeps)) > MOST_VALUES:
+        raise InputError(f"expected at most {MOST_VALUES:,} values in all, got {size:,}", where="--sweep")
 
 
 def bound_label(name: str, theorem: str) -> str:
@@ -108,19 +124,19 @@ def bound_label(name: str, theorem: str) -> str:
     return f"{name} {number}" if number and name == "shifted-interpolation" else name
 
 
-def records(sweep: Sweep, results: Sequence[tuple[float, Analysis]]) -> list[dict[str, Any]]:
-    """One row per value: the best bound, and ε of every bound by name."""
+def records(sweeps: Sequence[Sweep], points: Sequence[Point]) -> list[dict[str, Any]]:
+    """One row per choice of values: the best bound, and ε of every bound by name."""
     labels: dict[str, None] = {}
-    for _, analysis in results:
-        labels.update({bound_label(each.bound.name, each.bound.theorem): None for each in analysis.evaluated})
+    for point in points:
+        labels.update({bound_label(e.bound.name, e.bound.theorem): None for e in point.analysis.evaluated})
     rows = []
-    for value, analysis in results:
-        best = analysis.best
-        by_label = {bound_label(e.bound.name, e.bound.theorem): e.guarantee.epsilon for e in analysis.evaluated}
+    for point in points:
+        best = point.analysis.best
+        by_label = {bound_label(e.bound.name, e.bound.theorem): e.guarantee.epsilon for e in point.analysis.evaluated}
         row = {
-            sweep.name: value,
+            **{sweep.name: value for sweep, value in zip(sweeps, point.values, strict=True)},
             "epsilon": best.guarantee.epsilon,
-            "delta": analysis.request.delta,
+            "delta": point.analysis.request.delta,
             "mu": best.guarantee.mu,
             "best": best.bound.name,
             "theorem": best.bound.theorem,

@@ -7,25 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpcalc.errors import InputError
 from dpcalc.ledger.answers import Answer, RefusedError
-from dpcalc.ledger.chain import Entry, sealed
 from dpcalc.ledger.places import open_store
+from dpcalc.ledger.records import Found, encoded, expect_texts, following, shares, spend_content, stored_state
 from dpcalc.ledger.requests import Request, asked
-from dpcalc.ledger.store import Charge, Row, StorageError, Store
-from dpcalc.ledger.terms import Terms, check_terms, part_terms
+from dpcalc.ledger.store import StorageError, Store, closed_if_it_fails
+from dpcalc.ledger.terms import Terms, check_family, check_terms, part_terms
 from dpcalc.ledger.tree import Account, State, accounts, charged, main_account
-from dpcalc.ledger.units import Vector, decode, encode, subtract
-from dpcalc.version import __version__
-
-_LONGEST = 100_000
+from dpcalc.ledger.units import Vector, decode, subtract
 
 
 class Ledger:
@@ -36,7 +31,8 @@ class Ledger:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.identifier = store.check_layout()
+        with closed_if_it_fails(store):
+            self.identifier = store.check_layout()
         self._terms: dict[str, Terms] = {}
 
     @classmethod
@@ -83,6 +79,8 @@ class Ledger:
     def add_budget(self, terms: Terms) -> bool:
         """Fix a budget for ever, with one for each of its parts; False if it is there with the same terms."""
         check_terms(terms)
+        if terms.is_part:
+            raise InputError("parts are fixed with the budget that has them", where=f"budget {terms.name}")
         with self.store.writing():
             existing = self.budgets.get(terms.name)
             if existing is not None:
@@ -94,27 +92,13 @@ class Ledger:
                         where=f"budget {terms.name}",
                     )
                 return False
-            self._check_family(terms)
+            known = dict(self.budgets)
             for each in (terms, *(part_terms(terms, part) for part in terms.parts)):
+                check_family(each, known)
+                known[each.name] = each
                 content = {"kind": "budget", "budget": each.name, "terms": each.to_json()}
-                entry, at, _ = self._next(content, self.store.situation(None, []).last)
-                self.store.append(Row(entry, "budget", each.name, at))
+                self.store.append(following(self.identifier, self.store.situation(None, []).last, content)[0])
         return True
-
-    def _check_family(self, terms: Terms) -> None:
-        where = f"budget {terms.name}"
-        if terms.parent is not None:
-            parent = self.budget(terms.parent)
-            if (parent.unit, parent.adjacency) != (terms.unit, terms.adjacency):
-                raise InputError(
-                    f"its parent {parent.name} is for one {parent.unit} under {parent.adjacency}; "
-                    "a tree has one unit of privacy and one adjacency",
-                    where=where,
-                )
-        if len(set(terms.parts)) < len(terms.parts):
-            raise InputError("a part is given twice", where=where)
-        if len(terms.parts) == 1:
-            raise InputError("a partition has two parts or more", where=where)
 
     # -- spending -----------------------------------------------------------------------------------------------------
 
@@ -125,7 +109,7 @@ class Ledger:
         releases is charged once, however often it is asked for.
         """
         key = f"auto-{secrets.token_hex(8)}" if key is None else key
-        _expect_texts(key, by, note)
+        expect_texts(key, by, note)
         request = asked(releases, self.budget(budget).adjacency)
         costs = self._costs(self.path(budget), request)
         appended = False
@@ -137,7 +121,11 @@ class Ledger:
                     answer, after = self._decided(budget, request, key, costs, found)
                     if not answer.accepted:
                         raise RefusedError(answer)
-                    answer = self._recorded(answer, after, costs, found, by=by, note=note)
+                    content = spend_content(answer, costs, after, by=by, note=note)
+                    row, warnings = following(self.identifier, found.last, content)
+                    charges = shares(self.path(budget), found.states, after)
+                    self.store.append(row._replace(digest=request.digest, charges=charges))
+                    answer = replace(answer, entry=row.entry.number, recorded=True, warnings=warnings)
                     appended = True
         except StorageError as error:
             if not appended:
@@ -151,7 +139,7 @@ class Ledger:
 
     def ask(self, budget: str, releases: Any, *, key: str | None = None) -> Answer:
         """What `spend` would say; nothing is written."""
-        _expect_texts("a key" if key is None else key)
+        expect_texts("a key" if key is None else key)
         request = asked(releases, self.budget(budget).adjacency)
         with self.store.reading():
             found = self._situation(budget, key)
@@ -162,17 +150,18 @@ class Ledger:
     def reserve(
         self, budget: str, releases: Any, *, key: str | None = None, by: str = "", note: str = ""
     ) -> Iterator[Answer]:
-        """Charge before the block runs; the block does not run if the ledger refuses.
+        """Charge before the block runs; it does not run if the ledger refuses, or knows the key: one key is one run.
 
-        Nothing is given back if the block fails: a crash is an outcome too, and may have told something.
+        Nothing is given back if the block fails: a crash is an outcome too, and may have told something. `void` is for
+        a block that provably never ran; what goes on from a checkpoint of the same run was charged by `spend`.
         """
-        yield self.spend(budget, releases, key=key, by=by, note=note)
+        yield self.spend(budget, releases, key=key, by=by, note=note).expect_new()
 
     def void(self, key: str, *, reason: str, by: str = "") -> tuple[int, bool]:
         """Take back a spend that provably never touched the data; its entry's number, and whether this call did it."""
         if not reason.strip():
             raise InputError("a void needs a reason: how is it known that this never ran?")
-        _expect_texts(key, reason, by)
+        expect_texts(key, reason, by)
         with self.store.writing():
             row = self.store.find(key)
             if row is None:
@@ -184,13 +173,12 @@ class Ledger:
             cost = {name: decode(texts) for name, texts in row.entry.content["cost"].items()}
             after = charged(path, found.states, cost, subtract)
             content = {"kind": "void", "budget": row.budget, "voids": row.entry.number, "key": key, "by": by}
-            content |= {"reason": reason, "totals": _encoded(after)}
-            entry, at, _ = self._next(content, found.last)
-            charges = _shares(path, found.states, after)
-            self.store.append(Row(entry, "void", row.budget, at, by, voids=row.entry.number, charges=charges))
-        return entry.number, True
+            content |= {"reason": reason, "totals": encoded(after)}
+            voiding, _ = following(self.identifier, found.last, content)
+            self.store.append(voiding._replace(charges=shares(path, found.states, after)))
+        return voiding.entry.number, True
 
-    def _situation(self, budget: str, key: str | None) -> _Found:
+    def _situation(self, budget: str, key: str | None) -> Found:
         """The ledger as far as it matters for a budget: totals on its path to the root, and of parts beside it."""
         path = self.path(budget)
         wanted: dict[str, Sequence[Terms]] = {}
@@ -200,8 +188,8 @@ class Ledger:
                 siblings = (f"{terms.parent}/{part}" for part in path[i + 1].parts)
                 wanted.update({name: [self.budget(name), *path[i + 1 :]] for name in siblings})
         situation = self.store.situation(key, list(wanted))
-        states = {name: _state(situation.totals.get(name), upwards) for name, upwards in wanted.items()}
-        return _Found(situation.last, situation.keyed, states)
+        states = {name: stored_state(situation.totals.get(name), upwards) for name, upwards in wanted.items()}
+        return Found(situation.last, situation.keyed, states)
 
     def states(self, budget: str) -> dict[str, State]:
         """The totals of a budget, of all that are charged with it, and of the parts beside it."""
@@ -215,7 +203,7 @@ class Ledger:
         """The request's cost in every total of the budget it is charged to."""
         return {account: account.measure.cost(request.parts(account.adjacency)) for account in accounts(path)}
 
-    def _earlier(self, budget: str, request: Request, found: _Found) -> Answer | None:
+    def _earlier(self, budget: str, request: Request, found: Found) -> Answer | None:
         """The answer that a key was given before; raises if it was for something else, or is void."""
         row = found.keyed
         if row is None:
@@ -232,7 +220,7 @@ class Ledger:
         return Answer(True, self.budget(budget), key, total, total, request, entry=row.entry.number)
 
     def _decided(
-        self, budget: str, request: Request, key: str | None, costs: Mapping[Account, Vector], found: _Found
+        self, budget: str, request: Request, key: str | None, costs: Mapping[Account, Vector], found: Found
     ) -> tuple[Answer, dict[str, dict[str, Vector]]]:
         path, before = self.path(budget), found.states
         after = charged(path, before, {account.name: cost for account, cost in costs.items()})
@@ -249,82 +237,3 @@ class Ledger:
             refused_by=None if refused is None else refused.name,
         )
         return answer, after
-
-    def _recorded(
-        self,
-        answer: Answer,
-        after: Mapping[str, Mapping[str, Vector]],
-        costs: Mapping[Account, Vector],
-        found: _Found,
-        *,
-        by: str,
-        note: str,
-    ) -> Answer:
-        request, budget = answer.request, answer.budget.name
-        content = {
-            "kind": "spend",
-            "budget": budget,
-            "key": answer.key,
-            "by": by,
-            "note": note,
-            "names": request.names,
-            "specs": request.specs,
-            "assumptions": request.assumptions,
-            "cost": {account.name: encode(cost) for account, cost in costs.items()},
-            "totals": _encoded(after),
-            "accountant": f"{answer.budget.filter} filter",
-        }
-        entry, at, warnings = self._next(content, found.last)
-        charges = _shares(self.path(budget), found.states, after)
-        self.store.append(Row(entry, "spend", budget, at, by, answer.key, request.digest, charges=charges))
-        return replace(answer, entry=entry.number, recorded=True, warnings=warnings)
-
-    def _next(self, content: Mapping[str, Any], last: Row | None) -> tuple[Entry, str, tuple[str, ...]]:
-        """An entry sealed behind the last one, and its time, which never runs backwards: numbers give the order."""
-        number, previous = (0, self.identifier) if last is None else (last.entry.number, last.entry.hash)
-        at, warnings = _now(), tuple[str, ...]()
-        if last is not None and at < last.at:
-            if at[:16] < last.at[:16]:
-                warnings = (f"this machine's clock ({at}) is behind the last entry ({last.at}), whose time is used",)
-            at = last.at
-        return sealed(number + 1, previous, {**content, "at": at, "version": __version__}), at, warnings
-
-
-class _Found(NamedTuple):
-    """What a decision depends on: the last entry, the spend that has the key, and totals by budget."""
-
-    last: Row | None
-    keyed: Row | None
-    states: dict[str, State]
-
-
-def _state(stored: Mapping[str, Sequence[str]] | None, upwards: Sequence[Terms]) -> State:
-    if stored is None:
-        return {account.name: account.measure.nothing for account in accounts(upwards)}
-    return {account: decode(texts) for account, texts in stored.items()}
-
-
-def _expect_texts(key: str, *others: str) -> None:
-    if not key.strip():
-        raise InputError("expected a key that says something, got an empty one")
-    for text in (key, *others):
-        if len(text) > _LONGEST or any("\ud800" <= character <= "\udfff" or character == "\0" for character in text):
-            raise InputError(f"expected text of at most {_LONGEST:,} characters, without bytes that are none")
-
-
-def _now() -> str:
-    return datetime.fromtimestamp(time.time(), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _encoded(totals: Mapping[str, Mapping[str, Vector]]) -> dict[str, dict[str, list[str]]]:
-    return {name: {account: encode(v) for account, v in state.items()} for name, state in totals.items()}
-
-
-def _shares(
-    path: Sequence[Terms], before: Mapping[str, State], after: Mapping[str, Mapping[str, Vector]]
-) -> tuple[Charge, ...]:
-    found = []
-    for terms in path:
-        account = main_account(terms).name
-        found.append(Charge(terms.name, terms.share(subtract(after[terms.name][account], before[terms.name][account]))))
-    return tuple(found)

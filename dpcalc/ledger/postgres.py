@@ -13,10 +13,16 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode
 
 from dpcalc.errors import InputError
-from dpcalc.ledger.store import LAYOUT, NAMES, TABLES, StorageError, Store
+from dpcalc.ledger.store import LAYOUT, NAMES, TABLES, StorageError, Store, closed_if_it_fails
 
 _PATIENCE = 30
 _CONNECT = 10
+_REFUSAL = " BEGIN RAISE EXCEPTION 'a ledger is append-only'; END "
+_GUARDED = "BEFORE DELETE OR UPDATE OR TRUNCATE"  # as PostgreSQL writes it
+_TRIGGERS = (
+    "SELECT tgname::text, tgenabled::text, prosrc, pg_get_triggerdef(pg_trigger.oid) FROM pg_trigger "
+    "JOIN pg_proc ON pg_proc.oid = tgfoid WHERE tgrelid = to_regclass(?) AND NOT tgisinternal"
+)
 
 
 class Postgres(Store):
@@ -32,13 +38,26 @@ class Postgres(Store):
         settings: dict[str, Any] = {"autocommit": True, "connect_timeout": _CONNECT, "application_name": "dpcalc"}
         with self._told():
             self._connection = psycopg.connect(url, **settings, tcp_user_timeout=1000 * _PATIENCE)
-            self._connection.execute(f"SET lock_timeout = '{_PATIENCE}s'")
-            self._connection.execute(f"SET default_transaction_read_only = {'off' if write else 'on'}")
-        if not self._is_there():
-            if create is None:
-                raise InputError("there is no such ledger; dpcalc ledger init makes one", where=self.shown)
-            self._lay_out(create)
-        self.check_layout()
+        with closed_if_it_fails(self):
+            self._set_up(write)
+            if not self._is_there():
+                if create is None:
+                    raise InputError("there is no such ledger; dpcalc ledger init makes one", where=self.shown)
+                self._lay_out(create)
+            self.check_layout()
+
+    def _set_up(self, write: bool) -> None:
+        self.run(f"SET lock_timeout = '{_PATIENCE}s'")
+        self.run(f"SET default_transaction_read_only = {'off' if write else 'on'}")
+        if not write:
+            return
+        # Whatever the server's defaults are, what is answered is on its disk.
+        if self.execute("SELECT current_setting('fsync')") == [("off",)]:
+            raise StorageError("its server runs with fsync off: what it records may be lost", where=self.shown)
+        if self.execute("SELECT current_setting('synchronous_commit')") == [("off",)]:
+            self.run("SET synchronous_commit = on")
+        # Plans are kept: one made while the tables were small would read them from end to end ever after.
+        self.run("SET enable_seqscan = off")
 
     def _is_there(self) -> bool:
         return self.execute("SELECT to_regclass('dpcalc_ledger')") != [(None,)]
@@ -50,13 +69,10 @@ class Postgres(Store):
                 return
             for table in TABLES:
                 self.run(table)
-            self.run(
-                "CREATE FUNCTION dpcalc_append_only() RETURNS trigger LANGUAGE plpgsql AS "
-                "$$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$"
-            )
+            self.run(f"CREATE FUNCTION dpcalc_append_only() RETURNS trigger LANGUAGE plpgsql AS $${_REFUSAL}$$")
             for name in NAMES:
                 self.run(
-                    f"CREATE TRIGGER {name}_guard BEFORE UPDATE OR DELETE OR TRUNCATE ON {name} "
+                    f"CREATE TRIGGER {name}_guard {_GUARDED} ON {name} "
                     "FOR EACH STATEMENT EXECUTE FUNCTION dpcalc_append_only()"
                 )
             self.run("INSERT INTO dpcalc_ledger (id, layout) VALUES (?, ?)", (identifier, LAYOUT))
@@ -95,9 +111,8 @@ class Postgres(Store):
             try:
                 with self._pipeline():
                     self.run("BEGIN")
-                    self.run("SET LOCAL synchronous_commit = off")
                     # What is read after the lock was granted is what the last holder committed.
-                    self.run("SELECT id FROM dpcalc_ledger FOR UPDATE")
+                    self.run("SELECT set_config('synchronous_commit', 'off', true) FROM dpcalc_ledger FOR UPDATE")
                     yield
                     self.run("COMMIT")
                     self.run("SELECT pg_logical_emit_message(true, 'dpcalc', '')")
@@ -117,21 +132,17 @@ class Postgres(Store):
             yield
 
     def faults(self) -> list[str]:
-        query = "SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = to_regclass(?) AND NOT tgisinternal"
         found = []
         for name in NAMES:
-            if "O" not in {state for trigger, state in self._triggers(query, name) if trigger == f"{name}_guard"}:
-                found.append(f"the guard {name}_guard against changes is missing or switched off")
+            triggers = self.execute(_TRIGGERS, (name,))
+            guard = [each for each in triggers if each[0] == f"{name}_guard"]
+            if [(state, source) for _, state, source, _ in guard] != [("O", _REFUSAL)] or _GUARDED not in guard[0][3]:
+                found.append(f"the guard {name}_guard against changes is missing, switched off or was changed")
+            found += [f"the trigger {each[0]} is none of ours" for each in triggers if each not in guard]
         orphans = self.execute(
             "SELECT COUNT(*) FROM dpcalc_charges LEFT JOIN dpcalc_entries ON number = entry WHERE number IS NULL"
         )
         return found + (["charges without an entry"] if orphans != [(0,)] else [])
-
-    def _triggers(self, query: str, name: str) -> list[tuple[str, str]]:
-        def text(value: Any) -> str:
-            return value.decode() if isinstance(value, bytes) else str(value)
-
-        return [(text(trigger), text(state)) for trigger, state in self.execute(query, (name,))]
 
     def close(self) -> None:
         self._connection.close()

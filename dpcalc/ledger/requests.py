@@ -14,10 +14,11 @@ from dpcalc.ledger.chain import canonical, digest
 from dpcalc.ledger.measure import Parts
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.report import plain
+from dpcalc.spec.documents import read_document
 from dpcalc.spec.entries import Entry
 from dpcalc.spec.node import Node
 from dpcalc.spec.sources import read_documents
-from dpcalc.spec.specification import Document, read_document
+from dpcalc.spec.specification import Document
 from dpcalc.spec.text import parse
 
 

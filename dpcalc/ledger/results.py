@@ -8,18 +8,14 @@ from typing import Any
 
 from dpcalc.guarantee import Guarantee, Result, Section
 from dpcalc.ledger import amounts
-from dpcalc.ledger.advice import Advice, Room
+from dpcalc.ledger.advice import Advice
 from dpcalc.ledger.answers import Answer
+from dpcalc.ledger.chain import SHOWN_DIGITS
 from dpcalc.ledger.ledger import Ledger
-from dpcalc.ledger.requests import Request
-from dpcalc.ledger.status import Status, planned_epsilon, status_of, still_fits
 from dpcalc.ledger.terms import Terms
-from dpcalc.ledger.units import float_up, subtract
+from dpcalc.ledger.units import subtract
 from dpcalc.ledger.verify import Audit
 from dpcalc.report import SYMBOLS, rounded_down, rounded_up
-
-_BAR = 32
-_QUANTITIES = {"gdp": "μ²", "zcdp": "ρ"}
 
 
 def made(terms: Terms, ledger: Ledger, new: bool) -> Result:
@@ -63,6 +59,7 @@ def answered(answer: Answer, advice: Advice | None, *, dry: bool) -> Result:
         "spent": spent,
         "remaining": remaining,
         "refusal": None,
+        "assumptions": answer.request.assumptions,
     }
     facts = [("spent", f"{_amounts(spent, up=True)}"), ("left", _amounts(remaining, up=False))]
     if answer.accepted:
@@ -70,7 +67,7 @@ def answered(answer: Answer, advice: Advice | None, *, dry: bool) -> Result:
         if answer.entry is not None and not answer.recorded:
             done = f"was accepted before as entry {answer.entry}, and is charged once"
         then = "would then be" if answer.entry is None else "is"
-        headline = f"{terms.name}: {names} {done}; {_percent(level)} of {terms.stated()} {then} spent"
+        headline = f"{terms.name}: {names} {done}; {percent(level)} of {terms.stated()} {then} spent"
     else:
         asked = amounts.spent(terms, subtract(answer.after, answer.before))
         fitting = {} if advice is None else advice.to_json()
@@ -80,6 +77,7 @@ def answered(answer: Answer, advice: Advice | None, *, dry: bool) -> Result:
         )
         if advice is not None:
             facts.append(("would fit", advice.sentence()))
+    facts += [("holds if" if i == 0 else "", line) for i, line in enumerate(answer.request.assumptions)]
     return Result(
         command="ledger spend",
         guarantee=_with(terms.guarantee(), answer),
@@ -92,123 +90,6 @@ def answered(answer: Answer, advice: Advice | None, *, dry: bool) -> Result:
 
 def _with(guarantee: Guarantee, answer: Answer) -> Guarantee:
     return guarantee.with_warnings(*answer.warnings) if answer.warnings else guarantee
-
-
-def standing(ledger: Ledger, name: str | None, what_if: Request | None = None) -> Result:
-    """How a budget stands, or all of them."""
-    if name is None and len(ledger.budgets) > 1:
-        return _overview(ledger)
-    name = name or next(iter(ledger.budgets))
-    status = status_of(ledger, name)
-    planned = planned_epsilon(ledger, name)
-    fits = still_fits(ledger, name, status.latest)
-    facts, goal = _status_facts(status, planned, fits), None
-    details = _status_details(status, planned, fits)
-    if what_if is not None:
-        answer = ledger.ask(name, what_if)
-        advice = None if answer.accepted else Room(ledger, name).advice(what_if)
-        told = answered(answer, advice, dry=True)
-        details["what_if"] = told.details
-        facts.append(("what if", told.headline))
-        goal = told.goal
-    return Result(
-        command="ledger status",
-        guarantee=status.terms.guarantee(),
-        headline=_standing(status),
-        facts=tuple(facts),
-        sections=_status_tables(status),
-        details=details,
-        goal=goal,
-    )
-
-
-def pages(url: str) -> list[Result]:
-    """What a report on a whole ledger shows: each budget as it stands, then the log."""
-    with Ledger.open(url, write=False) as ledger:
-        return [*(standing(ledger, name) for name in ledger.budgets), logged(ledger, None)]
-
-
-def _standing(status: Status) -> str:
-    return (
-        f"{status.terms.name}: {_percent(status.level)} of {status.terms.stated()} is spent; "
-        f"{_percent_left(status.level)} is left"
-    )
-
-
-def _status_facts(status: Status, planned: float | None, fits: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    terms = status.terms
-    full = min(_BAR, math.ceil(status.level * _BAR))
-    quantity = _QUANTITIES.get(terms.measure.kind)
-    inside = "of what the mixture of orders allows"
-    if quantity is not None:
-        inside = (
-            f"in {quantity}: {rounded_up(float_up(status.total[0]), 4)} of {rounded_down(float_up(terms.limit), 4)}"
-        )
-    facts = [("spent", f"{'█' * full}{'░' * (_BAR - full)}  {inside}")]
-    if fits is not None:
-        facts.append(("fits still", _fits(fits)))
-    forecast = status.forecast()
-    if forecast is not None:
-        facts.append(("at this pace", f"nothing is left on {forecast}"))
-    if planned is not None:
-        facts.append(("planned", f"had it all been fixed beforehand, ε = {rounded_up(planned, 4)}"))
-    return facts
-
-
-def _fits(fits: Mapping[str, Any]) -> str:
-    line = f"{fits['largest_count']:,} more like {fits['entry']}"
-    noise = fits.get("least_noise")
-    for key, value in (noise or {}).items():
-        if value is not None:
-            line += f"; {fits['count']:,} would need {key} {value:g}"
-    return line
-
-
-def _status_tables(status: Status) -> tuple[Section, ...]:
-    rows = tuple((s.names, s.at[:10], _share(s.share), s.key, s.by) for s in status.latest)
-    tables = [Section(title="Latest", columns=("spend", "when", "share", "key", "by"), rows=rows)] if rows else []
-    for title, column, groups in (("By month", "month", status.months), ("By whom", "by", status.people)):
-        if len(groups) > 1:
-            lines = tuple((word or "–", f"{count:,}", _share(share)) for word, share, count in groups)
-            tables.append(Section(title=title, columns=(column, "entries", "share"), rows=lines))
-    return tuple(tables)
-
-
-def _status_details(status: Status, planned: float | None, fits: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {
-        "budget": status.terms.name,
-        "terms": status.terms.to_json(),
-        "level": status.level,
-        "spent": amounts.spent(status.terms, status.total),
-        "remaining": amounts.remaining(status.terms, status.total),
-        "entries": status.entries,
-        "by_month": [{"month": w, "share": share, "entries": n} for w, share, n in status.months],
-        "by": [{"by": w, "share": share, "entries": n} for w, share, n in status.people],
-        "forecast": status.forecast(),
-        "planned": None if planned is None else {"epsilon": planned, "delta": status.terms.delta, "enforced": False},
-        "fits": fits,
-        "head": status.head,
-    }
-
-
-def _overview(ledger: Ledger) -> Result:
-    rows, listed, fullest = [], [], (-1.0, next(iter(ledger.budgets.values())))
-    for terms in ledger.budgets.values():
-        total = ledger.total(terms.name)
-        level = amounts.level(terms, total)
-        fullest = max(fullest, (level, terms), key=lambda pair: pair[0])
-        rows.append((terms.name, terms.stated(), _percent(level), _percent_left(level), terms.parent or "–"))
-        told = {"spent": amounts.spent(terms, total), "remaining": amounts.remaining(terms, total)}
-        listed.append({"budget": terms.name, "level": level, **told})
-    level, terms = fullest
-    columns = ("budget", "limit", "spent", "left", "charged to")
-    return Result(
-        command="ledger status",
-        guarantee=terms.guarantee(),
-        headline=f"{len(rows)} budgets; the fullest is {terms.name}: {_percent(level)} of {terms.stated()} is spent",
-        sections=(Section(title="Budgets", columns=columns, rows=tuple(rows)),),
-        details={"budgets": listed, "head": ledger.store.head()[1]},
-    )
 
 
 def logged(ledger: Ledger, name: str | None) -> Result:
@@ -232,13 +113,17 @@ def logged(ledger: Ledger, name: str | None) -> Result:
                     "hash": row.entry.hash,
                 }
             )
-    columns = ("entry", "at", "kind", "budget", "what", "key", "by", "note")
-    rows = tuple(tuple(record[column] for column in columns) for record in records)
+    columns = ["entry", "when", "kind", "budget", "what", "key", "by", "note"]
+    shown = [{**record, "when": record["at"][:16].replace("T", " ")} for record in records]
+    told = [column for column in columns if any(record[column] for record in shown)]
+    if name is not None and all(record["budget"] == name for record in shown):
+        told.remove("budget")
+    rows = tuple(tuple(record[column] or "" for column in told) for record in shown)
     return Result(
         command="ledger log",
         guarantee=terms.guarantee(),
         headline=f"{len(records):,} entries{'' if name is None else f' of {name}'}",
-        sections=(Section(title="Log", columns=columns, rows=rows),),
+        sections=(Section(title="Log", columns=tuple(told), rows=rows),),
         records=tuple(records),
         details={"entries": records},
     )
@@ -255,8 +140,11 @@ def audited(audit: Audit, ledger: Ledger) -> Result:
     return Result(
         command="ledger verify",
         guarantee=terms.guarantee(),
-        headline=f"{audit.entries:,} entries: {verdicts[audit.exit_code]}; the last hash is {audit.head[:16]}…",
-        facts=(("checked", "the chain, all totals and decisions, every cost by today's engine, the database itself"),),
+        headline=f"{audit.entries:,} entries: {verdicts[audit.exit_code]}",
+        facts=(
+            ("checked", "the chain, all totals and decisions, every cost by today's engine, the database itself"),
+            ("last hash", audit.head[:SHOWN_DIGITS]),
+        ),
         sections=tables,
         details={
             "entries": audit.entries,
@@ -295,7 +183,7 @@ def taken_in(ledger: Ledger, added: int) -> Result:
     return Result(
         command="ledger import",
         guarantee=terms.guarantee(),
-        headline=f"{added:,} entries added, {number:,} in all; chain, totals and limits hold",
+        headline=f"{added:,} entries added, {number:,} in all; chain, totals, limits and costs hold",
         details={"added": added, "entries": number, "head": head},
     )
 
@@ -306,14 +194,11 @@ def _amounts(values: Mapping[str, float], *, up: bool) -> str:
     return ", ".join(f"{SYMBOLS[key]} = {rounded(value, 4)}" for key, value in shown.items())
 
 
-def _percent(level: float) -> str:
+def percent(level: float) -> str:
     """A part that is spent, rounded up to tenths."""
     return f"{math.ceil(round(1000 * level, 6)) / 10:g} %"
 
 
-def _percent_left(level: float) -> str:
+def percent_left(level: float) -> str:
+    """What is left beside it, rounded down."""
     return f"{(1000 - math.ceil(round(1000 * level, 6))) / 10:g} %"
-
-
-def _share(share: float) -> str:
-    return f"{100 * share:.1f} %"

@@ -12,10 +12,16 @@ from urllib.parse import quote
 
 from dpcalc.errors import InputError
 from dpcalc.files import PRIVATE
-from dpcalc.ledger.store import LAYOUT, NAMES, TABLES, StorageError, Store
+from dpcalc.ledger.store import LAYOUT, NAMES, TABLES, StorageError, Store, closed_if_it_fails
 
 _APPLICATION = 0x64706C67  # "dplg"
 _PATIENCE = 30.0
+_GUARDS = {
+    f"{name}_no_{action.lower()}": f"CREATE TRIGGER {name}_no_{action.lower()} BEFORE {action} ON {name} "
+    "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END"
+    for name in NAMES
+    for action in ("UPDATE", "DELETE")
+}
 
 
 class Sqlite(Store):
@@ -35,13 +41,16 @@ class Sqlite(Store):
             if not exists:
                 self._create(path)
             self._connection = self._connect(path, write)
-            (application,) = self._connection.execute("PRAGMA application_id").fetchone()
-            (layout,) = self._connection.execute("PRAGMA user_version").fetchone()
+        with closed_if_it_fails(self):
+            self._set_up(write, create)
+
+    def _set_up(self, write: bool, create: str | None) -> None:
+        ((application,),) = self.execute("PRAGMA application_id")
+        ((layout,),) = self.execute("PRAGMA user_version")
         if application != _APPLICATION:
-            if create is not None and application == 0 and self._is_empty():
-                self._lay_out(create)
-            else:
-                raise InputError("is not a dpcalc ledger", where=path)
+            if create is None or application != 0 or not self._is_empty():
+                raise InputError("is not a dpcalc ledger", where=self.shown)
+            self._lay_out(create)
         elif layout > LAYOUT:
             self.check_layout()
         if write:
@@ -79,12 +88,8 @@ class Sqlite(Store):
                 return
             for table in TABLES:
                 self.execute(table)
-            for name in NAMES:
-                for action in ("UPDATE", "DELETE"):
-                    self.execute(
-                        f"CREATE TRIGGER {name}_no_{action.lower()} BEFORE {action} ON {name} "
-                        "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END"
-                    )
+            for guard in _GUARDS.values():
+                self.execute(guard)
             self.execute("INSERT INTO dpcalc_ledger (id, layout) VALUES (?, ?)", (identifier, LAYOUT))
             self.execute(f"PRAGMA application_id = {_APPLICATION}")
             self.execute(f"PRAGMA user_version = {LAYOUT}")
@@ -141,9 +146,13 @@ class Sqlite(Store):
     def faults(self) -> list[str]:
         found = [str(line) for (line,) in self.execute("PRAGMA integrity_check") if line != "ok"]
         found += [f"foreign key: {row}" for row in self.execute("PRAGMA foreign_key_check")]
-        guards = {name for (name,) in self.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
-        wanted = {f"{name}_no_{action}" for name in NAMES for action in ("update", "delete")}
-        return found + [f"the guard {name} against changes is missing" for name in sorted(wanted - guards)]
+        triggers = dict(self.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"))
+        found += [
+            f"the guard {name} against changes is missing or was changed"
+            for name, guard in _GUARDS.items()
+            if triggers.get(name) != guard
+        ]
+        return found + [f"the trigger {name} is none of ours" for name in triggers if name not in _GUARDS]
 
     def close(self) -> None:
         self._connection.close()

@@ -102,7 +102,7 @@ class Store(ABC):
     def check_layout(self) -> str:
         """The ledger's identifier; raises if a newer dpcalc wrote it."""
         rows = self.execute("SELECT id, layout FROM dpcalc_ledger")
-        if len(rows) != 1:
+        if len(rows) != 1 or type(rows[0][1]) is not int:
             raise InputError("is not a dpcalc ledger", where=self.shown)
         identifier, layout = rows[0]
         if layout > LAYOUT:
@@ -114,13 +114,9 @@ class Store(ABC):
 
     def situation(self, key: str | None, budgets: Sequence[str]) -> Situation:
         """What a decision depends on, in one query: the last entry, the one with a key, the last of each budget."""
-        latest = ", ".join(["(SELECT MAX(entry) FROM dpcalc_charges WHERE budget = ?)"] * len(budgets)) or "NULL"
-        found = self.execute(
-            f"SELECT {_ROW} FROM dpcalc_entries WHERE number = (SELECT MAX(number) FROM dpcalc_entries) "
-            f"OR key = ? OR number IN ({latest}) ORDER BY number",
-            (key, *budgets),
-        )
-        rows = [_row(each) for each in found]
+        numbers = " UNION ALL ".join((_LAST, _KEYED, *([_LAST_OF_BUDGET] * len(budgets))))
+        found = self.execute(f"SELECT {_ROW} FROM dpcalc_entries WHERE number IN ({numbers})", (key, *budgets))
+        rows = sorted(map(_row, found), key=lambda row: row.entry.number)
         totals: dict[str, Any] = {}
         for row in rows:
             totals.update(row.entry.content.get("totals", {}))
@@ -143,11 +139,10 @@ class Store(ABC):
                 *(entry.body, entry.previous, entry.hash),
             ),
         )
-        for charge in row.charges:
-            self.run(
-                "INSERT INTO dpcalc_charges (budget, entry, share) VALUES (?, ?, ?)",
-                (charge.budget, entry.number, charge.share),
-            )
+        if row.charges:
+            marks = ", ".join(["(?, ?, ?)"] * len(row.charges))
+            values = [value for charge in row.charges for value in (charge.budget, entry.number, charge.share)]
+            self.run(f"INSERT INTO dpcalc_charges (budget, entry, share) VALUES {marks}", values)
 
     def find(self, key: str) -> Row | None:
         """The spend with a key."""
@@ -161,7 +156,7 @@ class Store(ABC):
 
     def budgets(self) -> list[Row]:
         """The entries that made budgets."""
-        query = f"SELECT {_ROW} FROM dpcalc_entries WHERE kind = 'budget' ORDER BY number"
+        query = f"SELECT {_ROW} FROM dpcalc_entries WHERE key IS NULL AND kind = 'budget' ORDER BY number"
         return [_row(found) for found in self.execute(query)]
 
     def rows(self, budget: str | None = None) -> Iterator[Row]:
@@ -223,6 +218,19 @@ class Store(ABC):
         return Entry(*found)
 
 
+@contextlib.contextmanager
+def closed_if_it_fails(store: Store) -> Iterator[None]:
+    """A block that sets up an open storage; nobody else could close it if that fails."""
+    try:
+        yield
+    except BaseException:
+        store.close()
+        raise
+
+
+_LAST = "SELECT MAX(number) FROM dpcalc_entries"
+_KEYED = "SELECT number FROM dpcalc_entries WHERE key = ?"
+_LAST_OF_BUDGET = "SELECT MAX(entry) FROM dpcalc_charges WHERE budget = ?"
 _OF_BUDGET = "SELECT entry FROM dpcalc_charges WHERE budget = ?"
 _ROW = "number, body, previous, hash, kind, budget, at, who, key, digest, voids"
 

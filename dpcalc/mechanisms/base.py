@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-import numpy as np
-
-from dpcalc.arrays import Floats
-from dpcalc.conversions import pure_dp_mu, pure_dp_rdp, pure_dp_rho
+from dpcalc import conversions
 from dpcalc.errors import IncompatibleError
 from dpcalc.guarantee import Adjacency
-from dpcalc.pairs.base import Pair
+
+if TYPE_CHECKING:
+    from dpcalc.arrays import Floats
+    from dpcalc.pairs.base import Pair
+
+
+class Keys(Protocol):
+    """The keys of an entry of a spec, as a mechanism reads them: numbers within the ranges of their names."""
+
+    def has(self, key: str) -> bool: ...
+
+    def number(self, key: str, default: float | None = None) -> float: ...
+
+    def positive(self, key: str) -> float: ...
 
 
 class Mechanism(ABC):
@@ -27,7 +38,7 @@ class Mechanism(ABC):
     def gdp(self) -> float | None:
         """The smallest μ known such that the mechanism is μ-GDP, by default that of its ε; None if no finite one is."""
         epsilon = self.pure_epsilon()
-        return None if epsilon is None else pure_dp_mu(epsilon)
+        return None if epsilon is None else conversions.pure_dp_mu(epsilon)
 
     def gdp_is_exact(self) -> bool:
         """Whether `gdp` is the mechanism's whole trade-off curve (a Gaussian) and not only a bound on it."""
@@ -36,21 +47,25 @@ class Mechanism(ABC):
     def zcdp(self) -> float | None:
         """A ρ such that the mechanism is ρ-zCDP (RDP at most αρ at every order); None if no finite one is known."""
         epsilon = self.pure_epsilon()
-        return None if epsilon is None else pure_dp_rho(epsilon)
+        return None if epsilon is None else conversions.pure_dp_rho(epsilon)
 
     def rdp(self, orders: Floats) -> Floats:
         """Upper bounds on the Rényi divergence at each order > 1, over both directions; inf where there is none."""
+        import numpy as np
+
         remove, add = self.pairs()
         if add == remove.reversed():
             bound = remove.two_sided_rdp(orders)
         else:
             bound = np.max([pair.rdp(orders) for pair in dict.fromkeys((remove, add))], axis=0)
         epsilon = self.pure_epsilon()
-        return bound if epsilon is None else np.minimum(bound, pure_dp_rdp(epsilon, orders))
+        return bound if epsilon is None else np.minimum(bound, conversions.pure_dp_rdp(epsilon, orders))
 
     @classmethod
     def summed_rdp(cls, parts: Sequence[tuple[Mechanism, int]], orders: Floats) -> Floats:
         """Σ count·rdp over mechanisms of this class; a class that can do many at once more quickly overrides it."""
+        import numpy as np
+
         return np.asarray(np.sum([count * mechanism.rdp(orders) for mechanism, count in parts], axis=0))
 
     @abstractmethod
@@ -78,6 +93,14 @@ class Mechanism(ABC):
         """Attained pairs of one run that make `count` of them bad, at this δ or ε; every choice is attained."""
         return self.attained_pairs()
 
+    def factors(self) -> tuple[tuple[Mechanism, int], ...]:
+        """Mechanisms that together, each so often, tell neighbours apart as one run of this does: by default itself."""
+        return ((self, 1),)
+
+    def releases(self, count: int) -> int:
+        """How many releases of the attained pairs `count` runs are."""
+        return count
+
     def basic_dp(self) -> tuple[float, float]:
         """The (ε, δ) that basic composition adds up: the largest finite loss, and what is at infinity."""
         pairs = dict.fromkeys(self.pairs())
@@ -86,14 +109,14 @@ class Mechanism(ABC):
     def pure_epsilon(self) -> float | None:
         """The ε of ε-DP if the mechanism has a finite one."""
         epsilon, delta = self.basic_dp()
-        return epsilon if delta == 0 and epsilon < np.inf else None
+        return epsilon if delta == 0 and epsilon < math.inf else None
 
     def as_replace_one(self) -> Mechanism:
         """The same release under replace-one, through a proved conversion from add-remove."""
         raise IncompatibleError(f"no proved conversion of a {self.type} from {self.adjacency} to replace-one is known.")
 
     def sampler(self) -> str:
-        """How records are drawn: none, poisson, fixed-size, cyclic or shuffled."""
+        """How records are drawn: none, or the word that a spec has for it."""
         return "none"
 
     def theorem(self) -> str:

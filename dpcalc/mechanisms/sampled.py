@@ -18,7 +18,7 @@ from dpcalc.pairs.base import Pair
 from dpcalc.pairs.profile import group_of_two
 
 
-def _sampled(pairs: tuple[Pair, Pair], rate: float) -> tuple[Pair, Pair]:
+def sampled(pairs: tuple[Pair, Pair], rate: float) -> tuple[Pair, Pair]:
     """((1-q)Q + qP, Q) for removing, and (Q, (1-q)Q + qP) for adding, each from its own direction of the base."""
     remove, add = pairs
     return remove.mixed(rate), add.reversed().mixed(rate).reversed()
@@ -95,7 +95,7 @@ class PoissonSampled(_Sampled):
 
     @cached_property
     def _one_record(self) -> tuple[Pair, Pair]:
-        return _sampled(self.base.pairs(), self.sampling_rate)
+        return sampled(self.base.pairs(), self.sampling_rate)
 
     @cached_property
     def _pairs(self) -> tuple[Pair, Pair]:
@@ -115,10 +115,10 @@ class PoissonSampled(_Sampled):
         """
         attained = self.base.attained_pairs()
         if attained is None or self.adjacency == "add-remove":
-            return attained and _sampled(attained, self.sampling_rate)
+            return attained and sampled(attained, self.sampling_rate)
         replaced = self._unsampled().attained_pairs()
         opposed = replaced and replaced[0].opposed(self.sampling_rate)
-        return (opposed, opposed) if opposed else _sampled(attained, self.sampling_rate)
+        return (opposed, opposed) if opposed else sampled(attained, self.sampling_rate)
 
     def _unsampled(self) -> Mechanism:
         return self.base if self.adjacency == "add-remove" else self.base.as_replace_one()
@@ -162,7 +162,7 @@ class FixedSizeSampled(_Sampled):
                 raise IncompatibleError("fixed-size sampling under replace-one needs a base with a symmetric pair.")
             pair = first if self.sampling_rate == 1.0 else first.mixed(self.sampling_rate).symmetrised()
             return pair, pair
-        return _sampled((first, second), self.sampling_rate)
+        return sampled((first, second), self.sampling_rate)
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pairs
@@ -174,7 +174,7 @@ class FixedSizeSampled(_Sampled):
         two is worse depends on the outcome, and the data do not change between releases.
         """
         attained = self._replaced().attained_pairs()
-        return attained and _sampled(attained, self.sampling_rate)
+        return attained and sampled(attained, self.sampling_rate)
 
     def _unsampled(self) -> Mechanism:
         return self._replaced()
@@ -256,7 +256,8 @@ class OncePerEpoch(Mechanism):
             return ()
         return (
             "shuffled batches are accounted for without amplification: a Poisson figure does not hold for them and "
-            "can be far too small",
+            "can be far too small; drawing each record's step of every epoch by itself is as cheap and is amplified "
+            "(sampling: random-allocation, or dpcalc train --sampling random-allocation)",
         )
 
     def spec(self) -> Mapping[str, Any]:

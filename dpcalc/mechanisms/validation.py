@@ -23,6 +23,11 @@ def expect_rate(name: str, value: float) -> None:
     _expect(name, value, "in (0, 1]", 0 < value <= 1)
 
 
+def expect_proportion(name: str, value: float) -> None:
+    """A part of a whole, none and all of it included."""
+    _expect(name, value, "in [0, 1]", 0 <= value <= 1)
+
+
 def expect_probability(name: str, value: float) -> None:
     """A probability below one."""
     _expect(name, value, "in [0, 1)", 0 <= value < 1)

@@ -20,6 +20,26 @@ from dpcalc.rounding import NORMAL_TAIL, UNIT
 _POSITIVE = 2.0**-1022  # an edge that leaves an atom at 0 below it
 
 
+@dataclass(frozen=True)
+class Need:
+    """What an answer asks of a pair that can only be bounded, and of which there are so many `copies`.
+
+    For removing and for adding: the order λ that decides, about which ε, and how far in ε bounds may be apart (∞ if it
+    does not matter). `rare` is a probability that matters to nobody.
+    """
+
+    orders: tuple[float, float]
+    epsilons: tuple[float, float]
+    widths: tuple[float, float]
+    copies: float
+    rare: float
+
+    def reversed(self) -> Need:
+        """What the same answer asks of (Q, P)."""
+        orders, epsilons, widths = (each[::-1] for each in (self.orders, self.epsilons, self.widths))
+        return Need(orders, epsilons, widths, self.copies, self.rare)
+
+
 class Cells(NamedTuple):
     """P- and Q-masses of cells, and bounds on their errors; for many pairs, one row for each."""
 
@@ -131,6 +151,18 @@ class Pair(ABC):
         """((1-q)R + qP, (1-q)R + qQ) with R half-way between P and Q; None if that is not known."""
         return None
 
+    def excess(self) -> float:
+        """By how much the masses may add up to more than 1, being bounds from above of those of a pair."""
+        return 0.0
+
+    def sharpened(self, need: Need) -> Pair:  # noqa: ARG002
+        """This pair as tight as an answer needs it: itself, unless it can only be bounded."""
+        return self
+
+    def rough(self) -> Pair:
+        """About this pair, quickly: for hints."""
+        return self
+
 
 def tail_errors(masses: Floats, sharpness: float | Floats = 0.0) -> Floats:
     """Bounds on the errors of masses that are differences of distribution functions on the side of the tail.
@@ -179,6 +211,17 @@ class ReversedPair(Pair):
 
     def has_atoms(self) -> bool:
         return self.pair.has_atoms()
+
+    def excess(self) -> float:
+        return self.pair.excess()
+
+    def sharpened(self, need: Need) -> Pair:
+        sharpened = self.pair.sharpened(need.reversed())
+        return self if sharpened is self.pair else sharpened.reversed()
+
+    def rough(self) -> Pair:
+        rough = self.pair.rough()
+        return self if rough is self.pair else rough.reversed()
 
     def spacing(self) -> float | None:
         return self.pair.spacing()

@@ -8,21 +8,30 @@ the two ends of its cell with its mean kept, so the masses of cells bound it (co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.elementary import exp_remainder
 
-if TYPE_CHECKING:
-    from dpcalc.pairs.base import Pair
-
 # More than the rounding of exp, of e^z - 1 - z and of a sum of products, in units of what is summed.
 ROUNDING = 2.0**-46
 _LARGEST_EXPONENT = 600.0
 _TOGETHER = 400_000  # values held at once
 _EVEN, _FINE = 1500, 400  # edges over the whole range, and towards each end of it
+
+
+class Spreadable(Protocol):
+    """What is asked of a pair here; every `Pair` answers it."""
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]: ...
+
+    def support(self) -> tuple[float, float]: ...
+
+    def at_infinity(self) -> tuple[float, float]: ...
+
+    def window(self, powers: Floats) -> tuple[float, float, Floats]: ...
 
 
 def log_mean_excess(weights: Floats, losses: Floats, powers: Floats) -> Floats:
@@ -54,7 +63,7 @@ def _log_sums(weights: Floats, losses: Floats, powers: Floats) -> Floats:
     return np.where(top <= _LARGEST_EXPONENT, near, far)
 
 
-def spread(pair: Pair, edges: Floats) -> Floats:
+def spread(pair: Spreadable, edges: Floats) -> Floats:
     """Q-masses on increasing finite edges that dominate what the pair has between them: its cells on their ends.
 
     What is outside belongs to the first or last edge if no finite loss is beyond it, and to nothing otherwise. Masses
@@ -81,7 +90,7 @@ def _tails(masses: Floats) -> Floats:
     return np.minimum(np.cumsum(masses), np.cumsum(masses[::-1])[::-1])
 
 
-def chord_excess(pair: Pair, powers: Floats, *, rate: float, side: int) -> Floats:
+def chord_excess(pair: Spreadable, powers: Floats, *, rate: float, side: int) -> Floats:
     """Upper bounds on log E_Q[f_β(1 - q + qX)], over X > 1 only (side 1), X < 1 only (-1) or all X (0); inf if unknown.
 
     The unsampled X is spread, which by affinity spreads the sampled one (and spares it the cancellation of 1/q).

@@ -41,6 +41,9 @@ class _Base:
 def release(entry: Mapping[str, Any], adjacency: str) -> Release:
     """One entry of a result's `mechanisms`."""
     count, kind = int(entry.get("count", 1)), str(entry.get("type"))
+    if kind == "histogram" and not entry.get("sampling"):
+        cells = count * int(entry["cells"])
+        return release({**entry, "type": "discrete-gaussian", "count": cells}, adjacency)
     if kind not in _BASES:
         raise NotCheckedError(f"nothing is known here of a mechanism of type {kind}")
     base = _BASES[kind](entry)
@@ -155,6 +158,7 @@ _BASES: Mapping[str, Callable[[Mapping[str, Any]], _Base]] = {
     "randomized-response": _randomized_response,
     "dp": lambda entry: _exactly(laws.two_points(_value(entry, "epsilon"), arb(float(entry.get("delta", 0.0))))),
     "exponential": _exponential,
+    "staircase": lambda entry: _exactly(laws.staircase(_value(entry, "epsilon"), _value(entry, "gamma"))),
     "zcdp": _zcdp,
     "rdp": lambda _: _Base(None, None),
 }

@@ -78,6 +78,18 @@ def answers(p: arb, k: int) -> Law:
     return Law(atoms=tuple(atoms))
 
 
+def staircase(epsilon: arb, gamma: arb) -> Law:
+    """A density that falls by e^{-ε} at γ, 1 + γ, …, against itself moved by 1, whose losses are -ε, 0 and ε."""
+    fall = (-epsilon).exp()
+    top = (1 - fall) / (2 * (gamma + fall * (1 - gamma)))
+    short = gamma.min(1 - gamma)
+    more = arb(1) / 2 + top * short  # all below 0, and the start of [0, 1] while one of the two is on its first stair
+    same = top * (1 - 2 * short) * (fall if gamma < arb(1) / 2 else 1)
+    less = 1 - more - same
+    atoms: list[Atom] = [(epsilon, more, less), (zero(), same, same), (-epsilon, less, more)]
+    return Law(atoms=tuple(atoms))
+
+
 def bounded_range(epsilon: arb) -> Law:
     """The envelope of all two-point laws of range ε: density ½e^{(l−ε)/2}/(1−e^{−ε}) on [−ε, ε] under P."""
     unit = 1 - (-epsilon).exp()

@@ -13,7 +13,7 @@ from dpcalc.errors import InputError
 from dpcalc.guarantee import Guarantee, Result, Section
 from dpcalc.render.drawing import as_svg
 from dpcalc.render.pictures import charts
-from dpcalc.render.screen import cell, printable
+from dpcalc.render.screen import cell, cells, labelled, printable
 from dpcalc.render.words import Fact, answer, conditions, in_plain_words, numbers
 from dpcalc.report import plain
 from dpcalc.version import __version__
@@ -91,8 +91,6 @@ def _part(result: Result, *, draw: bool = True) -> Part:
     outcomes = [result.goal, *(verdict.outcome for verdict in result.verdicts)]
     outcome = next((each for each in ("over", "unproved", "within") if each in outcomes), "none")
     guarantee = result.guarantee
-    labelled = [section for section in result.sections if not any(section.columns)]
-    rows = [(str(row[0]), " ".join(cell(value) for value in row[1:])) for section in labelled for row in section.rows]
     drawn: tuple[Chart, ...] = charts(result) if draw else ()
     return Part(
         command=result.command,
@@ -100,7 +98,7 @@ def _part(result: Result, *, draw: bool = True) -> Part:
         outcome=outcome,
         verdict=_OUTCOMES.get(outcome, ""),
         sentence="" if guarantee is None else _unbroken(in_plain_words(guarantee)),
-        facts=[(label, _unbroken(text)) for label, text in (*numbers(result, verbose=False), *rows)],
+        facts=[(label, _unbroken(text)) for label, text in (*numbers(result, verbose=False), *labelled(result))],
         # Markup: the drawing is our own text, and escapes what it takes from the result.
         drawings=[Drawing(each.title, each.subtitle, Markup(as_svg(each))) for each in drawn],
         tables=[_table(section) for section in result.sections if any(section.columns)] + _curve(result),
@@ -116,7 +114,7 @@ def _unbroken(text: str) -> str:
 
 
 def _table(section: Section) -> tuple[str, tuple[str, ...], list[list[str]], str]:
-    rows = [[printable(cell(value)) for value in row] for row in section.rows[:_MOST_ROWS]]
+    rows = cells(section)[:_MOST_ROWS]
     left = len(section.rows) - len(rows)
     more = f" and {left:,} rows more, which the JSON has" if left > 0 else ""
     return section.title, section.columns, rows, section.note + more

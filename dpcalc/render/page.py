@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from dpcalc.guarantee import Result, Section
-from dpcalc.render.screen import cell
+from dpcalc.render.screen import cells
 from dpcalc.render.words import answer, conditions, numbers
 from dpcalc.version import __version__
 
@@ -29,14 +29,14 @@ def _told(result: Result) -> list[str]:
 
 def _table(section: Section) -> str:
     header = section.columns if any(section.columns) else ("Quantity", "Value")
-    lines = [_row(header), _row(("---",) * len(header)), *(_row(row) for row in section.rows)]
+    lines = [_row(header), _row(("---",) * len(header)), *(_row(row) for row in cells(section))]
     title = [f"**{_escaped(section.title)}**", ""] if section.title else []
     note = ["", _escaped(section.note)] if section.note else []
     return "\n".join([*title, *lines, *note])
 
 
-def _row(cells: Sequence[object]) -> str:
-    return "| " + " | ".join(_escaped(cell(value)) for value in cells) + " |"
+def _row(texts: Sequence[str]) -> str:
+    return "| " + " | ".join(map(_escaped, texts)) + " |"
 
 
 def _escaped(text: str) -> str:

@@ -3,53 +3,68 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 import unicodedata
 from collections.abc import Sequence
 
-from dpcalc.guarantee import Result, Section
+from dpcalc.guarantee import Bar, Result, Section
 from dpcalc.render.words import Fact, answer, conditions, numbers
-from dpcalc.report import rounded_up
+from dpcalc.report import in_a_column, rounded_up
 
 NARROWEST = 60
+
+# One word to the eye: a sign with what stands on its sides, a number with its unit, "step 7".
+_BOUND = re.compile(r" [=≤≈×] | %|\b(clip|order|rate|step|Theorem|Corollary) (?=[\d≤])")
 
 _INDENT = "  "
 _LABEL = 13
 _GAP = 2
 _LEAST_WORDS = 16
-_BAR = 30
+_BAR = 40
+_SHORTEST_BAR = 10
 
 
 def as_text(result: Result, *, width: int | None = None, verbose: bool = False, quiet: bool = False) -> str:
     """The screen as plain lines, none wider than `width` if there is one."""
-    first = answer(result)
-    head = textwrap.wrap(first, width, break_long_words=False) if width else [first]
+    head = wrapped(answer(result), width)
     if quiet:
         return "\n".join(head) + "\n"
-    labelled = [section for section in result.sections if not any(section.columns)]
-    facts = [*numbers(result, verbose=verbose), *(_fact(row) for section in labelled for row in section.rows)]
     tables = [section for section in result.sections if any(section.columns)]
-    blocks = [head, _facts(facts, width)]
-    blocks += [_table(table, width, titled=len(tables) > 1) for table in tables]
-    if result.curve:
-        blocks.append(_table(_curve(result.curve), width, titled=False))
-    blocks.append(_facts(conditions(result, verbose=verbose), width))
+    tables += [_curve(result.curve)] if result.curve else []
+    drawn = [_table(table, width, titled=len(tables) > 1) for table in tables]
+    facts, ends = numbers(result, verbose=verbose), [*labelled(result), *conditions(result, verbose=verbose)]
+    if not tables or tables[0].leads:
+        blocks = [head, *drawn, _facts([*facts, *ends], width)]
+    else:
+        blocks = [head, _facts(facts, width), *drawn, _facts(ends, width)]
     screens = ["\n\n".join("\n".join(block) for block in blocks if block)]
     screens += [as_text(part, width=width, verbose=verbose).rstrip("\n") for part in result.parts]
     return "\n\n".join(screens) + "\n"
 
 
+def wrapped(text: str, width: int | None) -> list[str]:
+    """The text in lines of words; a number keeps what belongs to it."""
+    if width is None:
+        return [text]
+    bound = _BOUND.sub(lambda found: found[0].replace(" ", "\0"), text)
+    lines = textwrap.wrap(bound, width, break_long_words=False, break_on_hyphens=False)
+    if any(len(line) > width for line in lines):  # a chain of them that is longer than a line
+        lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\0", " ") for line in lines] or [""]
+
+
 def _curve(points: Sequence[tuple[float, float]]) -> Section:
     """ε at every δ, and a bar beside it: a person sees how it grows."""
     most = max((epsilon for epsilon, _ in points if math.isfinite(epsilon)), default=0.0)
-    bars = [round(_BAR * epsilon / most) if most > 0 and math.isfinite(epsilon) else 0 for epsilon, _ in points]
-    rows = tuple((delta, epsilon, "█" * bar) for (epsilon, delta), bar in zip(points, bars, strict=True))
+    bars = [Bar(epsilon / most if most > 0 and math.isfinite(epsilon) else 0.0) for epsilon, _ in points]
+    rows = tuple((delta, epsilon, bar) for (epsilon, delta), bar in zip(points, bars, strict=True))
     return Section(title="", columns=("δ", "ε", ""), rows=rows)
 
 
-def _fact(row: Sequence[object]) -> Fact:
-    label, *values = row
-    return str(label), " ".join(cell(value) for value in values)
+def labelled(result: Result) -> list[Fact]:
+    """The rows of a result that have a name of their own, and no columns."""
+    return [(str(label), " ".join(cell(value) for value in values)) for label, *values in result.labelled]
 
 
 def _facts(facts: Sequence[Fact], width: int | None) -> list[str]:
@@ -59,27 +74,52 @@ def _facts(facts: Sequence[Fact], width: int | None) -> list[str]:
     lines = []
     for label, text in facts:
         indent = _INDENT + " " * label_width
-        room = None if width is None else max(width - len(indent), _LEAST_WORDS)
-        pieces = [text] if room is None else textwrap.wrap(text, room, break_long_words=False) or [""]
+        first, *others = wrapped(text, None if width is None else max(width - len(indent), _LEAST_WORDS))
         shown = printable(label)
-        lines.append(f"{_INDENT}{shown}{' ' * max(label_width - _width(shown), 1)}{printable(pieces[0])}".rstrip())
-        lines += [f"{indent}{printable(piece)}" for piece in pieces[1:]]
+        lines.append(f"{_INDENT}{shown}{' ' * max(label_width - _width(shown), 1)}{printable(first)}".rstrip())
+        lines += [f"{indent}{printable(piece)}" for piece in others]
     return lines
 
 
 def _table(section: Section, width: int | None, *, titled: bool) -> list[str]:
     """Columns two spaces apart, numbers to the right; too narrow, words wrap and the last columns go."""
-    rows = [[printable(cell(value)) for value in row] for row in section.rows]
     columns = list(map(printable, section.columns))
-    rights = [all(_is_numeric(value) for value in row_values(section.rows, i)) for i in range(len(columns))]
-    widths = [max(_width(columns[i]), *(_width(row[i]) for row in rows), 0) for i in range(len(columns))]
-    widths = _fitted(widths, rights, None if width is None else width - len(_INDENT))
-    lines = [f"{_INDENT}{section.title}"] if titled and section.title else []
-    for row in (columns, *rows):
-        lines += _row(row[: len(widths)], widths, rights)
+    texts = cells(section)
     room = None if width is None else width - len(_INDENT)
-    note = [section.note] if room is None else textwrap.wrap(section.note, room, break_long_words=False)
-    return [*lines, *(f"{_INDENT}{line}" for line in note if line)]
+    rights = [all(_is_numeric(value) for value in row_values(section.rows, i)) for i in range(len(columns))]
+    drawn = [any(isinstance(row[i], Bar) for row in section.rows) for i in range(len(columns))]
+    widths = [max(_width(columns[i]), *(_width(row[i]) for row in texts), 0) for i in range(len(columns))]
+    least = [
+        widths[i] if rights[i] else _SHORTEST_BAR if drawn[i] else _longest_word([columns[i], *(r[i] for r in texts)])
+        for i in range(len(columns))
+    ]
+    widths = _fitted(widths, least, room)
+    lines = [f"{_INDENT}{section.title}"] if titled and section.title else []
+    lines += _row(columns[: len(widths)], widths, rights)
+    for row, values in zip(texts, section.rows, strict=True):
+        bars = [bar(v, w) if isinstance(v, Bar) else t for t, v, w in zip(row, values, widths, strict=False)]
+        lines += _row(bars, widths, rights)
+    about, colon, _ = section.note.partition(":")
+    if colon and about in columns[len(widths) :]:
+        return lines
+    return [*lines, *(f"{_INDENT}{line}" for line in wrapped(section.note, room) if line)]
+
+
+def cells(section: Section) -> list[list[str]]:
+    """The rows as text, columns of numbers with as many decimals as can be compared."""
+    rows = [[printable(cell(value)) for value in row] for row in section.rows]
+    for i in range(len(section.columns)):
+        values = [row[i] for row in section.rows]
+        known = [value for value in values if value is not None]
+        if known and all(isinstance(value, float) and not isinstance(value, Bar) for value in known):
+            for row, value in zip(rows, values, strict=True):
+                row[i] = in_a_column(value)
+    return rows
+
+
+def bar(share: float, longest: int = _BAR) -> str:
+    """A share as a bar; what is not 0 is seen."""
+    return "█" * max(round(min(longest, _BAR) * share), 1 if share > 0 else 0)
 
 
 def row_values(rows: Sequence[Sequence[object]], index: int) -> list[object]:
@@ -90,7 +130,7 @@ def row_values(rows: Sequence[Sequence[object]], index: int) -> list[object]:
 def _is_numeric(value: object) -> bool:
     """Whether a cell is a number or a text that is made of one: 1,954, 91 %, 2.3e-5, ∞."""
     if isinstance(value, (int, float)):
-        return True
+        return not isinstance(value, Bar)
     text = str(value).removesuffix("%").strip()
     return bool(text) and all(character in "0123456789.,eE+-∞<" for character in text) and any(map(_is_amount, text))
 
@@ -99,30 +139,34 @@ def _is_amount(character: str) -> bool:
     return character.isdigit() or character == "∞"
 
 
-def _fitted(widths: list[int], rights: list[bool], room: int | None) -> list[int]:
+def _longest_word(texts: Sequence[str]) -> int:
+    return max((_width(word) for text in texts for word in text.split()), default=0)
+
+
+def _fitted(widths: list[int], least: list[int], room: int | None) -> list[int]:
     """Widths that fit: the widest column of words shrinks first, then the last columns are left out."""
     if room is None:
         return widths
     widths = list(widths)
-    while widths and sum(widths) + _GAP * (len(widths) - 1) > room:
+    while len(widths) > 1 and sum(widths) + _GAP * (len(widths) - 1) > room:
         excess = sum(widths) + _GAP * (len(widths) - 1) - room
-        words = [i for i in range(len(widths)) if not rights[i] and widths[i] > _LEAST_WORDS]
+        words = [i for i in range(len(widths)) if widths[i] > max(least[i], _SHORTEST_BAR)]
         if not words:
             widths.pop()
             continue
         widest = max(words, key=lambda i: widths[i])
-        widths[widest] = max(widths[widest] - excess, _LEAST_WORDS)
+        widths[widest] = max(widths[widest] - excess, least[widest], _SHORTEST_BAR)
     return widths
 
 
-def _row(cells: Sequence[str], widths: Sequence[int], rights: Sequence[bool]) -> list[str]:
-    wrapped = [
-        [text] if _width(text) <= width else textwrap.wrap(text, width)
-        for text, width in zip(cells, widths, strict=True)
+def _row(texts: Sequence[str], widths: Sequence[int], rights: Sequence[bool]) -> list[str]:
+    wrapped_cells = [
+        [text] if _width(text) <= width else textwrap.wrap(text, width, break_on_hyphens=False)
+        for text, width in zip(texts, widths, strict=False)
     ]
     lines = []
-    for i in range(max(len(pieces) for pieces in wrapped)):
-        parts = [pieces[i] if i < len(pieces) else "" for pieces in wrapped]
+    for i in range(max(len(pieces) for pieces in wrapped_cells)):
+        parts = [pieces[i] if i < len(pieces) else "" for pieces in wrapped_cells]
         padded = (_padded(text, width, right) for text, width, right in zip(parts, widths, rights, strict=False))
         lines.append((_INDENT + (" " * _GAP).join(padded)).rstrip())
     return lines
@@ -137,6 +181,8 @@ def cell(value: object) -> str:
     """A cell as text: numbers are upper bounds, and counts have thousands separators."""
     if value is None:
         return "–"
+    if isinstance(value, Bar):
+        return bar(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else rounded_up(value)

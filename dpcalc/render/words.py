@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from dpcalc.guarantee import Guarantee, Result, Verdict
 from dpcalc.report import SYMBOLS, percentage, rounded_down, rounded_up, upper_against, written
@@ -15,6 +17,15 @@ _NOT_CERTIFIED = {
     "approximate": "no bound: do not publish it as a guarantee",
 }
 _SHOWN_ORDERS = (2, 4, 8, 16, 32, 64)
+_FEW_ORDERS = (2, 8, 64)
+_USUAL_RATE = "0.01"
+
+# Commands that were asked for other notions and for the risk, and so tell all of them.
+_OF_NOTIONS = ("convert",)
+# Commands that tell μ or ρ in lines of their own, where they matter.
+_BY_THEMSELVES = ("filter", "sgd-bound", "exp-mech", "train")
+# Commands about a budget that was fixed before: what it guarantees, and if what holds, was told then.
+_OF_A_BUDGET = tuple(f"ledger {name}" for name in ("spend", "status", "log", "verify", "void", "import"))
 
 
 def answer(result: Result) -> str:
@@ -24,13 +35,15 @@ def answer(result: Result) -> str:
     if not line and guarantee is not None:
         about = [each for each in verdicts if each.quantity == guarantee.asks and each.status == guarantee.status]
         verdicts = [each for each in verdicts if each not in about[:1]]
-        line = _answer(guarantee, about[0] if about else None)
-    return line + "".join(f"; {_amount(verdict, guarantee)}{_judged(verdict)}" for verdict in verdicts)
+        origin = _origin(guarantee) if result.command in _OF_NOTIONS else ""
+        line = result.preface + _answer(guarantee, about[0] if about else None, result.qualifier + origin)
+    line += "".join(f"; {_amount(verdict, guarantee)}{_judged(verdict)}" for verdict in verdicts)
+    return f"{line}; {result.aside}" if result.aside else line
 
 
-def _answer(guarantee: Guarantee, verdict: Verdict | None) -> str:
+def _answer(guarantee: Guarantee, verdict: Verdict | None, qualifier: str) -> str:
     epsilon, delta = guarantee.epsilon, guarantee.delta
-    judged = "" if verdict is None else _judged(verdict)
+    judged = qualifier + ("" if verdict is None else _judged(verdict))
     if guarantee.asks == "delta":
         shown = rounded_up(delta) if verdict is None or verdict.value is None else upper_against(delta, verdict.limit)
         return f"δ = {shown} at ε = {written(epsilon)}{judged}"
@@ -67,17 +80,25 @@ def _judged(verdict: Verdict) -> str:
 def numbers(result: Result, *, verbose: bool) -> list[Fact]:
     """What is known about the answer: how far it can be trusted, the same in other notions, and the risk."""
     guarantee = result.guarantee
-    if guarantee is None:
+    if guarantee is None or (result.command in _OF_A_BUDGET and not verbose):
         return list(result.facts)
-    facts: list[Fact] = [(guarantee.status, _interval(guarantee))]
+    told = {label for label, _ in result.facts} | {row[0] for row in result.labelled}
+    implied = result.command in _OF_NOTIONS and is_exact(guarantee) and not verbose
+    nothing = guarantee.upper(guarantee.asks) is None and guarantee.mu is None and guarantee.rho is None
+    facts: list[Fact] = []
+    if not (implied or nothing or guarantee.status in told):
+        facts.append((guarantee.status, _interval(guarantee)))
     if result.certified is not None and guarantee.status != "certified":
         facts.append(("certified", f"ε ≤ {rounded_up(result.certified.epsilon)}, which limits are checked against"))
     facts += result.facts
-    also = _also(guarantee, verbose)
+    if result.command in _OF_NOTIONS:
+        also = _others(guarantee)
+    else:
+        also = "" if result.command in _BY_THEMSELVES and not verbose else _also(guarantee, verbose)
     if also:
         facts.append(("same as", also))
     if guarantee.risk is not None:
-        facts.append(("attacker", _attacker(guarantee)))
+        facts.append(("attacker", _attacker(guarantee, all_rates=verbose or result.command in _OF_NOTIONS)))
     if verbose:
         facts += _more(guarantee)
     return facts
@@ -95,9 +116,15 @@ def _interval(guarantee: Guarantee) -> str:
         return f"no finite {symbol} is known; {neighbours}"
     if lower is None:
         return f"{symbol} ≤ {rounded_up(upper)}; {neighbours}"
-    if upper - lower <= 1e-9 * upper:
+    if is_exact(guarantee):
         return f"exactly; {neighbours}"
     return f"{rounded_down(lower)} ≤ {symbol} ≤ {rounded_up(upper)}; {neighbours}"
+
+
+def is_exact(guarantee: Guarantee) -> bool:
+    """Whether what was asked for is known from both sides, up to rounding."""
+    upper, lower = guarantee.upper(guarantee.asks), guarantee.lower(guarantee.asks)
+    return upper is not None and lower is not None and upper - lower <= 1e-9 * upper
 
 
 def _also(guarantee: Guarantee, verbose: bool) -> str:
@@ -112,11 +139,43 @@ def _also(guarantee: Guarantee, verbose: bool) -> str:
     return "; ".join(found)
 
 
-def _attacker(guarantee: Guarantee) -> str:
+def _origin(guarantee: Guarantee) -> str:
+    """The notion that an answer comes from, and whether nothing is lost on the way."""
+    if guarantee.question is None or len(guarantee.mechanisms) != 1:
+        return ""
+    return f"{', exactly' if is_exact(guarantee) else ''} ({_notion(guarantee.mechanisms[0])})"
+
+
+def _notion(entry: Mapping[str, Any]) -> str:
+    if entry["type"] == "gdp":
+        return f"{written(entry['mu'])}-GDP"
+    if entry["type"] == "zcdp":
+        return f"{written(entry['rho'])}-zCDP"
+    if entry["type"] == "dp":
+        return f"({written(entry['epsilon'])}, {written(entry.get('delta', 0.0))})-DP"
+    points = zip(entry["orders"], entry["epsilons"], strict=True)
+    return "RDP " + ", ".join(f"{written(epsilon)} at order {order:g}" for order, epsilon in points)
+
+
+def _others(guarantee: Guarantee) -> str:
+    """The notions that follow from the one that was given, of RDP a few orders."""
+    at_most = "at most " if guarantee.mu_kind == "upper" else ""
+    told = [] if guarantee.mu is None else [f"{at_most}{rounded_up(guarantee.mu)}-GDP"]
+    told += [] if guarantee.rho is None else [f"{rounded_up(guarantee.rho)}-zCDP"]
+    known = dict(guarantee.rdp)
+    points = [f"{rounded_up(known[order])} at {order}" for order in _FEW_ORDERS if order in known]
+    if points:
+        told.append("RDP " + ", ".join(points).replace(" at ", " at order ", 1))
+    given = _notion(guarantee.mechanisms[0]) if guarantee.mechanisms else ""
+    return "; ".join(text for text in told if text != given)
+
+
+def _attacker(guarantee: Guarantee, *, all_rates: bool) -> str:
     risk = guarantee.risk
     assert risk is not None
-    shares = [percentage(reached) for reached in risk.tpr_at_fpr.values()]
-    alarms = [written(100 * float(rate)) for rate in risk.tpr_at_fpr]
+    rates = [rate for rate in risk.tpr_at_fpr if all_rates or rate == _USUAL_RATE] or list(risk.tpr_at_fpr)
+    shares = [percentage(risk.tpr_at_fpr[rate]) for rate in rates]
+    alarms = [written(100 * float(rate)) for rate in rates]
     text = f"finds ≤ {', '.join(shares)} of members at {', '.join(alarms)} % false alarms"
     text += f"; advantage ≤ {rounded_up(risk.advantage, 3)}"
     if risk.prior != 0.5:
@@ -152,13 +211,20 @@ def _more(guarantee: Guarantee) -> list[Fact]:
 
 
 def conditions(result: Result, *, verbose: bool) -> list[Fact]:
-    """What the reader must make sure of, then the sources: the first, or all of them."""
+    """What the reader must make sure of, then the sources: where the first is from, or all of them with their words."""
     guarantee = result.guarantee
-    if guarantee is None:
+    if guarantee is None or (result.command in _OF_A_BUDGET and not verbose):
         return []
-    facts = [("holds if" if i == 0 else "", line) for i, line in enumerate(guarantee.assumptions)]
+    stated = () if result.command in _OF_NOTIONS and not verbose else guarantee.assumptions
+    facts = [("holds if" if i == 0 else "", line) for i, line in enumerate(stated)]
     first, *others = guarantee.citations
     if verbose:
-        return [*facts, ("by", first), *(("", other) for other in others)]
-    more = f"; -v for {len(others)} more" if others else ""
-    return [*facts, ("by", first + more)]
+        sources = [("by", first), *(("", other) for other in others)]
+        return [*facts, *sources, *(("remark" if i == 0 else "", line) for i, line in enumerate(guarantee.remarks))]
+    more = "; -v for the mechanisms" if others else ""
+    return [*facts, ("by", reference(first) + more)]
+
+
+def reference(citation: str) -> str:
+    """Who has proved it and where, without what it says."""
+    return citation.partition(": ")[0]

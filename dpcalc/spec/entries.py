@@ -13,10 +13,18 @@ from dpcalc.guarantee import STATUSES, Adjacency, Status
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.spec.fields import Reader
 from dpcalc.spec.node import Node
-from dpcalc.spec.sampling import RATE_KEYS, SCHEMES, Sampling, read_sampling
+from dpcalc.spec.sampling import SAMPLING_KEYS, SCHEMES, Sampling, read_sampling
 from dpcalc.spec.types import ENTRY_TYPES, EntryType
 
-COMMON_KEYS = ("name", "type", "count", "guarantee", "sampling", *RATE_KEYS)
+COMMON_KEYS = ("name", "type", "count", "guarantee", "sampling", *SAMPLING_KEYS)
+
+
+# Samplers that compare a batch with and without a record, whatever the adjacency.
+_ADDED = {
+    "poisson": "Poisson sampling",
+    "truncated-poisson": "Poisson sampling",
+    "random-allocation": "random allocation",
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,7 @@ def read_entry(node: Node, adjacency: Adjacency) -> Entry:
     entry = Reader(node)
     if kind.is_run and not entry.has("sampling"):
         node.fail(f"sampling is missing ({', '.join(SCHEMES)}); without it a run has no guarantee")
-    sampling = read_sampling(entry)
+    sampling = read_sampling(entry, is_run=kind.is_run)
     steps = _steps(entry, sampling) if kind.is_run else 1
     count = entry.whole("count", 1)
     try:
@@ -77,10 +85,10 @@ def _status(values: Mapping[str, Node]) -> Status:
 def _mechanism(entry: Reader, kind: EntryType, sampling: Sampling | None, adjacency: Adjacency) -> Mechanism:
     if sampling is None:
         return kind.build(entry, adjacency)
-    if sampling.scheme == "poisson" and adjacency == "replace-one" and not kind.moves:
+    if sampling.scheme in _ADDED and adjacency == "replace-one" and not kind.moves:
         raise InputError(
-            "Poisson sampling amplifies a guarantee for adding or removing a record, and this one is stated under "
-            "replace-one; state it under add-remove"
+            f"{_ADDED[sampling.scheme]} amplifies a guarantee for adding or removing a record, and this one is stated "
+            "under replace-one; state it under add-remove"
         )
     return sampling.wrap(lambda under: kind.build(entry, under), adjacency)
 
@@ -88,12 +96,17 @@ def _mechanism(entry: Reader, kind: EntryType, sampling: Sampling | None, adjace
 def _steps(entry: Reader, sampling: Sampling | None) -> int:
     """How often a record's gradient is released: every step if batches are drawn, once an epoch in a fixed order."""
     assert sampling is not None
-    drawn = SCHEMES[sampling.scheme].has_rate
+    scheme = SCHEMES[sampling.scheme]
+    allocated = sampling.scheme == "random-allocation"
     if entry.form(("steps",), ("epochs",)) == 0:
         steps = entry.whole("steps")
-        return steps if drawn else sampling.epochs_of(steps)
+        if allocated:
+            return sampling.whole_epochs(steps=steps)
+        return steps if scheme.counts_steps else sampling.epochs_of(steps)
     epochs = entry.exact("epochs")
-    return sampling.steps_of(epochs) if drawn else math.ceil(epochs)
+    if allocated:
+        return sampling.whole_epochs(epochs=epochs)
+    return sampling.steps_of(epochs) if scheme.counts_steps else math.ceil(epochs)
 
 
 def _poisson(

@@ -28,10 +28,10 @@ _DETAILS: Mapping[str, str] = {
     "compose": "mechanisms",
     "calibrate": "solution",
     "convert": "advantage",
-    "filter": "limit",
+    "filter": "request",
     "sgd-bound": "request",
     "exp-mech": "request",
-    "train": "settings",
+    "train": "request",
     "report": "mechanisms",
     "ledger init": "budget",
     "ledger spend": "budget",
@@ -42,10 +42,9 @@ _DETAILS: Mapping[str, str] = {
 _FROM_DETAILS: Mapping[str, str] = {
     "sgd-bound": "dpcalc.last_iterate.recompute:guarantee_of",
     "exp-mech": "dpcalc.last_iterate.recompute:sampling_guarantee_of",
+    "filter": "dpcalc.filters.recompute:guarantee_of",
+    "train": "dpcalc.training.recompute:guarantee_of",
 }
-
-# Commands whose theorems hold under one adjacency alone; `sgd-bound` says its own when it is worked out again.
-_ADJACENCY: Mapping[str, Adjacency] = {"filter": "add-remove"}
 
 # Commands that compose by the same accountants as a recomputation.
 _COMPOSED = ("compose", "calibrate", "report")
@@ -160,14 +159,11 @@ def _budget(claim: _Claim) -> Budget:
 def _recomputed(claim: _Claim, document: Document) -> Guarantee:
     """The guarantee that the listed mechanisms give to the question that the result answers."""
     assert document.adjacency is not None
-    _expect_adjacency(claim, document, _ADJACENCY.get(claim.command, document.adjacency))
     entries = replace(document, status="certified").read(document.adjacency)
     _expect_details(claim, entries)
     accountant = claim.values["accountant"].content if "accountant" in claim.values else "auto"
     statuses = [entry.status for entry in entries]
-    implied = weakest_status([*statuses, "approximate" if accountant == "clt" else "certified"])
-    if STATUSES.index(claim.status) < STATUSES.index(implied):
-        claim.refuse("guarantee", f"says {claim.status}, but what it was computed from is {implied}")
+    _expect_status(claim, weakest_status([*statuses, "approximate" if accountant == "clt" else "certified"]))
     if claim.command in _FROM_DETAILS:
         return _from_details(claim, document)
     return _composed(claim, document, entries, str(accountant))
@@ -201,9 +197,10 @@ def _from_details(claim: _Claim, document: Document) -> Guarantee:
     details = claim.details()
     try:
         guarantee = function({key: node.data() for key, node in details.items()})
-    except (KeyError, TypeError, ValueError, InputError) as error:
+    except (KeyError, TypeError, ValueError, InputError, CertificationError) as error:
         claim.refuse("details", f"does not lead to a guarantee again ({error})")
         raise AssertionError from error
+    _expect_status(claim, guarantee.status)
     _expect_adjacency(claim, document, guarantee.adjacency)
     listed = document.entries
     if len(listed) != len(guarantee.mechanisms):
@@ -211,6 +208,11 @@ def _from_details(claim: _Claim, document: Document) -> Guarantee:
     for node, expected in zip(listed, guarantee.mechanisms, strict=True):
         _same_entry(node, plain(expected))
     return guarantee
+
+
+def _expect_status(claim: _Claim, implied: Status) -> None:
+    if STATUSES.index(claim.status) < STATUSES.index(implied):
+        claim.refuse("guarantee", f"says {claim.status}, but what it was computed from is {implied}")
 
 
 def _expect_adjacency(claim: _Claim, document: Document, proved: Adjacency) -> None:

@@ -4,64 +4,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpcalc.guarantee import Adjacency
+from dpcalc.mechanisms.allocated import RandomlyAllocated
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+from dpcalc.mechanisms.truncated import TruncatedPoisson
 from dpcalc.numbers import steps_of_epochs
 from dpcalc.spec.fields import Reader
-from dpcalc.spec.node import Node
+from dpcalc.spec.node import Node, one_of
 
 Build = Callable[[Adjacency], Mechanism]
 
 RATE_KEYS = ("rate", "batch_size", "dataset_size")
+ALLOCATION_KEYS = ("steps", "selected")
+TRUNCATION_KEYS = ("largest_batch",)
+SAMPLING_KEYS = (*RATE_KEYS, *ALLOCATION_KEYS, *TRUNCATION_KEYS)
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """A sampler: whether it has a rate, and how it wraps a mechanism that `build` gives under an adjacency."""
+    """A sampler: its keys, whether it counts steps (or else epochs), and how it wraps what `build` gives."""
 
-    has_rate: bool
-    wrap: Callable[[Build, float, Adjacency], Mechanism]
-
-
-def _poisson(build: Build, rate: float, adjacency: Adjacency) -> Mechanism:
-    return PoissonSampled(base=build("add-remove"), sampling_rate=rate, adjacency=adjacency)
-
-
-def _fixed_size(build: Build, rate: float, adjacency: Adjacency) -> Mechanism:
-    return FixedSizeSampled(base=build(adjacency), sampling_rate=rate)
-
-
-def _cyclic(build: Build, _rate: float, adjacency: Adjacency) -> Mechanism:
-    return OncePerEpoch(base=build(adjacency))
-
-
-def _shuffled(build: Build, _rate: float, adjacency: Adjacency) -> Mechanism:
-    return OncePerEpoch(base=build(adjacency), shuffled=True)
-
-
-SCHEMES: Mapping[str, Scheme] = {
-    "poisson": Scheme(has_rate=True, wrap=_poisson),
-    "fixed-size": Scheme(has_rate=True, wrap=_fixed_size),
-    "cyclic": Scheme(has_rate=False, wrap=_cyclic),
-    "shuffled": Scheme(has_rate=False, wrap=_shuffled),
-}
+    keys: tuple[str, ...]
+    counts_steps: bool
+    wrap: Callable[[Build, Sampling, Adjacency], Mechanism]
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """The sampler of an entry; `keys` is where its rate is written: the block, or the entry itself."""
+    """The sampler of an entry; `keys` is where its numbers are written: the block, or the entry itself."""
 
     scheme: str
     keys: Reader
+    is_run: bool = False
 
     def wrap(self, build: Build, adjacency: Adjacency) -> Mechanism:
         """The mechanism on sampled batches."""
-        scheme = SCHEMES[self.scheme]
-        return scheme.wrap(build, self.rate() if scheme.has_rate or self.has_rate() else 1.0, adjacency)
+        if self.has_rate() and self.scheme != "truncated-poisson":
+            self.rate()
+        return SCHEMES[self.scheme].wrap(build, self, adjacency)
 
     def has_rate(self) -> bool:
         """Whether the size of a batch is stated."""
@@ -77,6 +61,21 @@ class Sampling:
                 f"expected a batch no larger than the data set of {dataset_size}, got {batch_size}"
             )
         return batch_size / dataset_size
+
+    def steps_an_epoch(self) -> int:
+        """The steps that a record's own is drawn from: stated, or the size of the data set over that of a batch."""
+        if self.keys.has("steps") and not (self.is_run and self.scheme_beside):
+            if self.has_rate():
+                self.keys.values["steps"].fail("steps and the size of a batch do not go together; keep one of them")
+            return self.keys.whole("steps")
+        if not self.has_rate():
+            self.keys.node.fail("steps is missing: how many steps an epoch has, of which each record is in one")
+        return self.steps_of(Fraction(1))
+
+    @property
+    def scheme_beside(self) -> bool:
+        """Whether the sampling is a word, with its keys in the entry."""
+        return "type" in self.keys.values
 
     def steps_of(self, epochs: Fraction) -> int:
         """The steps of so many epochs, rounded up, from the numbers as they are written."""
@@ -95,29 +94,95 @@ class Sampling:
             return -(-steps // math.floor(1 / self.keys.exact("rate")))
         return -(-steps // (self.keys.whole("dataset_size") // self.keys.whole("batch_size")))
 
+    def whole_epochs(self, *, steps: int | None = None, epochs: Fraction | None = None) -> int:
+        """How many epochs of random allocation these are: a part of one would be a sampler of its own."""
+        length = self.steps_an_epoch()
+        found = Fraction(steps, length) if steps is not None else epochs
+        assert found is not None
+        if found.denominator > 1:
+            least = math.ceil(found)
+            stated = f"steps: {least * length}" if steps is not None else f"epochs: {least}"
+            self.keys.node.fail(
+                f"random allocation draws one of the {length} steps of an epoch, so epochs are whole: {stated}"
+            )
+        return int(found)
 
-def read_sampling(entry: Reader) -> Sampling | None:
+
+def _poisson(build: Build, sampling: Sampling, adjacency: Adjacency) -> Mechanism:
+    return PoissonSampled(base=build("add-remove"), sampling_rate=sampling.rate(), adjacency=adjacency)
+
+
+def _truncated(build: Build, sampling: Sampling, adjacency: Adjacency) -> Mechanism:
+    keys = sampling.keys
+    for key in ("dataset_size", "largest_batch"):
+        if not keys.has(key):
+            keys.node.fail(f"{key} is missing; truncated-poisson has rate, dataset_size and largest_batch")
+    rate = keys.number("rate") if keys.has("rate") else sampling.rate()
+    return TruncatedPoisson(
+        base=build("add-remove"),
+        sampling_rate=rate,
+        dataset_size=keys.whole("dataset_size"),
+        largest_batch=keys.whole("largest_batch"),
+        adjacency=adjacency,
+    )
+
+
+def _fixed_size(build: Build, sampling: Sampling, adjacency: Adjacency) -> Mechanism:
+    return FixedSizeSampled(base=build(adjacency), sampling_rate=sampling.rate())
+
+
+def _cyclic(build: Build, _sampling: Sampling, adjacency: Adjacency) -> Mechanism:
+    return OncePerEpoch(base=build(adjacency))
+
+
+def _shuffled(build: Build, _sampling: Sampling, adjacency: Adjacency) -> Mechanism:
+    return OncePerEpoch(base=build(adjacency), shuffled=True)
+
+
+def _allocated(build: Build, sampling: Sampling, adjacency: Adjacency) -> Mechanism:
+    return RandomlyAllocated(
+        base=build("add-remove"),
+        steps=sampling.steps_an_epoch(),
+        selected=sampling.keys.whole("selected", 1),
+        adjacency=adjacency,
+    )
+
+
+SCHEMES: Mapping[str, Scheme] = {
+    "poisson": Scheme(RATE_KEYS, counts_steps=True, wrap=_poisson),
+    "fixed-size": Scheme(RATE_KEYS, counts_steps=True, wrap=_fixed_size),
+    "cyclic": Scheme(RATE_KEYS, counts_steps=False, wrap=_cyclic),
+    "shuffled": Scheme(RATE_KEYS, counts_steps=False, wrap=_shuffled),
+    "random-allocation": Scheme((*RATE_KEYS, *ALLOCATION_KEYS), counts_steps=False, wrap=_allocated),
+    "truncated-poisson": Scheme((*RATE_KEYS, *TRUNCATION_KEYS), counts_steps=True, wrap=_truncated),
+}
+
+
+def read_sampling(entry: Reader, *, is_run: bool = False) -> Sampling | None:
     """The sampler of an entry; None if it has none and so uses every record."""
+    own = tuple(key for key in SAMPLING_KEYS if not (is_run and key == "steps"))  # a run has steps of its own
     node = entry.values.get("sampling")
     if node is None:
-        for key in RATE_KEYS:
+        for key in own:
             if entry.has(key):
                 entry.values[key].fail(f"{key} belongs to a sampling, and there is none; add sampling: poisson")
         return None
-    if isinstance(node.content, dict):
-        return _block(entry, node)
-    scheme = node.word(SCHEMES)
-    return Sampling(scheme, entry)
+    sampling = _block(entry, node, own) if isinstance(node.content, dict) else Sampling(node.word(SCHEMES), entry)
+    for key in own:
+        if sampling.keys.has(key) and key not in SCHEMES[sampling.scheme].keys:
+            owner = next(name for name, scheme in SCHEMES.items() if key in scheme.keys)
+            sampling.keys.values[key].fail(f"{key} belongs to sampling: {owner}, not to {sampling.scheme}")
+    return replace(sampling, is_run=is_run)
 
 
-def _block(entry: Reader, node: Node) -> Sampling:
-    node.only_keys(("scheme", *RATE_KEYS), "sampling")
+def _block(entry: Reader, node: Node, own: tuple[str, ...]) -> Sampling:
+    node.only_keys(("scheme", *SAMPLING_KEYS), "sampling")
     block = Reader(node)
     if not block.has("scheme"):
-        node.fail("scheme is missing: poisson, fixed-size, cyclic or shuffled")
+        node.fail(f"scheme is missing: {one_of(SCHEMES)}")
     scheme = block.values["scheme"].word(SCHEMES)
-    inside = [key for key in RATE_KEYS if block.has(key)]
-    beside = [key for key in RATE_KEYS if entry.has(key)]
+    inside = [key for key in SAMPLING_KEYS if block.has(key)]
+    beside = [key for key in own if entry.has(key)]
     if inside and beside:
         entry.values[beside[0]].fail(f"{beside[0]} stands beside a sampling that has {inside[0]}; keep one of them")
     return Sampling(scheme, entry if beside else block)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from dpcalc.errors import InputError
 from dpcalc.files import read_text
+from dpcalc.spec.documents import read_document
 from dpcalc.spec.inline import parse_inline
-from dpcalc.spec.specification import Document, read_document
+from dpcalc.spec.specification import Document
 from dpcalc.spec.text import MAX_BYTES, parse
 
 STANDARD_INPUT = "-"

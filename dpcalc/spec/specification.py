@@ -12,13 +12,10 @@ from dpcalc.numbers import NON_NEGATIVE, PROBABILITY_OR_ZERO
 from dpcalc.report import written
 from dpcalc.spec.entries import Entry, read_entry
 from dpcalc.spec.fields import Field, Reader, read_number
-from dpcalc.spec.node import MISSING_WORDS, Node
+from dpcalc.spec.node import Node
 
 _TOP_KEYS = ("adjacency", "delta", "budget", "include", "mechanisms")
 _BUDGET_KEYS: tuple[Quantity, ...] = ("epsilon", "delta", "mu", "rho", "advantage")
-
-# What only a result has: a file with one of these that does not say `schema` has lost it.
-_RESULT_KEYS = ("schema", "command", "version", "guarantee", "accountant", "theorem", "details")
 
 
 @dataclass(frozen=True)
@@ -65,16 +62,9 @@ def _converted(entry: Entry, node: Node, adjacency: Adjacency) -> Entry:
         raise IncompatibleError(str(error), where=node.where) from None
 
 
-def read_document(root: Node) -> Document:
-    """The spec or the JSON result at the root of a file; a result is checked against what its mechanisms give."""
-    content = root.content
-    if isinstance(content, str) and root.plain and content in MISSING_WORDS:
-        root.fail("the spec is empty; it needs a list of mechanisms")
+def read_spec(root: Node) -> Document:
+    """The spec at the root of a file."""
     values = root.mapping("a mapping with a list of mechanisms")
-    if any(key in values for key in _RESULT_KEYS):
-        from dpcalc.spec.results import read_result
-
-        return read_result(root)
     root.only_keys(_TOP_KEYS, "a spec")
     include = tuple(values["include"].items("a list of files")) if "include" in values else ()
     return Document(

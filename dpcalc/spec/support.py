@@ -23,6 +23,7 @@ from dpcalc.spec.types import ENTRY_TYPES
 
 ACCOUNTANTS: tuple[Accountant, ...] = ("gdp", "rdp", "pld", "clt")
 _COUNT = 100
+_SAMPLING = {"none": "", "truncated-poisson": ",sampling=truncated-poisson,rate=0.1,dataset_size=100,largest_batch=30"}
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,13 @@ def support() -> Iterator[Support]:
                     yield _supported(f"{word},{example}", scheme, adjacency)
 
 
+def example_of(scheme: str) -> str:
+    """A sampler, as written after a mechanism."""
+    return _SAMPLING.get(scheme, f",sampling={scheme},rate=0.1")
+
+
 def _supported(entry: str, scheme: str, adjacency: Adjacency) -> Support:
-    node = parse_inline(entry if scheme == "none" else f"{entry},sampling={scheme},rate=0.1")
+    node = parse_inline(entry + example_of(scheme))
     try:
         mechanism = read_entry(node, adjacency).mechanism
         mechanism.pairs()

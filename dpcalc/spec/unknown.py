@@ -32,7 +32,22 @@ class Unknown:
 
     @property
     def field(self) -> Field:
-        return FIELDS[self.key]
+        known = FIELDS[self.key]
+        if not self._is_allocated:
+            return known
+        if self.key == "epochs":
+            return replace(known, whole=True)
+        if self.key == "steps" and self.node.path.rpartition(".")[0] == self.entry.path and self._is("type", "dp-sgd"):
+            self.node.fail("random allocation counts whole epochs; solve for epochs")
+        return replace(known, more_means="less loss") if self.key == "steps" else known
+
+    @property
+    def _is_allocated(self) -> bool:
+        return self._is("sampling", "random-allocation") or self._is("scheme", "random-allocation")
+
+    def _is(self, key: str, word: str) -> bool:
+        stated = self._beside(key)
+        return stated is not None and stated.content == word
 
     @property
     def allowed(self) -> Range:

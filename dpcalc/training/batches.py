@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcalc.asked import Algorithm
 from dpcalc.training.noise import Noise
 
-Algorithm = Literal["gd", "cgd", "sgd"]
 Records: TypeAlias = slice | NDArray[np.int64]
 
 

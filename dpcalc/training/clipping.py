@@ -12,19 +12,14 @@ K = C/(1 + margin), so that no record moves the computed sum by more than C; one
 from __future__ import annotations
 
 import math
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
-from dpcalc.numbers import Range
+from dpcalc.training.names import CLIPS, ClippingName
 from dpcalc.training.noise import Noise
-
-ClippingName = Literal["fixed", "quantile", "online"]
-
-# Clips for which rounding of weighted gradients is covered by the slack below, and stays covered as a clip moves.
-CLIPS = Range(low=1e-12, high=1e12)
 
 # Weights aim this much below their limit: a weight and its product with a signal are rounded by 2⁻²⁴ each.
 _SLACK = 1 - 2.0**-20

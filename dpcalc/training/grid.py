@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from dpcalc.asked import fields_of
 from dpcalc.errors import InputError
 from dpcalc.files import STANDARD_STREAM, read_text
-from dpcalc.numbers import parse_number, parse_whole
 from dpcalc.spec.node import Node
 from dpcalc.spec.text import MAX_BYTES, parse_yaml
-from dpcalc.training.settings import SEARCHABLE
+from dpcalc.training.settings import SEARCHABLE, Settings
 
-_WORDS = ("model", "clipping", "optimizer")
-_WHOLE = ("steps", "batch_size")
+_FIELDS = {field.name: field for field in fields_of(Settings)}
 _MOST_RUNS = 10_000
 
 
@@ -44,13 +43,8 @@ def _values(node: Node, name: str) -> list[Any]:
 
 
 def _value(node: Node, name: str) -> Any:
+    widths = node.content if name == "hidden" and isinstance(node.content, list) else None
     try:
-        if name in _WORDS:
-            return node.text("a word")
-        if name == "hidden":
-            widths = [each.text("a width") for each in node.content] if isinstance(node.content, list) else None
-            return tuple(map(parse_whole, node.text("widths").split(",") if widths is None else widths))
-        text = node.text("a number")
-        return parse_whole(text) if name in _WHOLE else parse_number(text)
+        return _FIELDS[name].read(node.text("a value") if widths is None else [each.text("a width") for each in widths])
     except ValueError as error:
         node.fail(f"{error}.")

@@ -19,6 +19,7 @@ from dpcalc.training import checkpoint, clipping, models, optimizers
 from dpcalc.training.batches import Records, seated
 from dpcalc.training.clipping import norms_within, scale_to
 from dpcalc.training.data import Dataset
+from dpcalc.training.looks import Looking
 from dpcalc.training.noise import Noise, SeededNoise, SystemNoise
 from dpcalc.training.plan import Plan
 from dpcalc.training.record import Log
@@ -56,7 +57,13 @@ class Trainer:
         self._x = as_aligned(self._data.x_train)
         self._known = squared_norms(self._x)
         self.total_steps = plan.total_steps
-        self.model = models.build(settings.model, features=data.features, classes=data.classes, hidden=settings.hidden)
+        self.model = models.build(
+            settings.model,
+            features=data.features,
+            classes=data.classes,
+            hidden=settings.hidden,
+            backend=settings.backend,
+        )
         self.noise: Noise = SystemNoise() if settings.seed is None else SeededNoise(settings.seed, stream=stream)
         self._sums = SlotSums(self.model, plan.slots, sparse=plan.looks_at_everyone)
         self.clipping = clipping.build(
@@ -79,6 +86,8 @@ class Trainer:
         self.plain: float | None = None
         self.plain_parameters = self.parameters
         self.kept_step: int | None = None
+        self.looking = Looking()
+        self.best_parameters = self.parameters
 
     def advance(self, log: Log | None = None) -> None:
         """One step: norms, weights, weighted sums, noise, and the optimizer's move."""
@@ -169,10 +178,12 @@ class Trainer:
             "step": self.step,
             "plan": self.plan.as_dict(),
             "data": self._fingerprint,
+            "network": self.model.identity,
             "noise": self.noise.state(),
             "history": history,
             "plain": self.plain,
             "kept_step": self.kept_step,
+            "looking": self.looking.as_dict(),
         }
         checkpoint.save(path, {**stored, **facts}, self._arrays())
 
@@ -188,6 +199,7 @@ class Trainer:
 
     def _arrays(self) -> Arrays:
         arrays: Arrays = {"parameters": self.parameters, "plain_parameters": self.plain_parameters}
+        arrays["best_parameters"] = self.best_parameters
         arrays |= {f"clipping.{name}": value for name, value in self.clipping.state().items()}
         arrays |= {f"optimizer.{name}": value for name, value in self._optimizer.state().items()}
         if self.filter is not None:
@@ -199,11 +211,12 @@ class Trainer:
         facts, arrays = checkpoint.load(path)
         with reading(path, "not a readable checkpoint"):
             checkpoint.same_run(path, facts["plan"], self.plan.as_dict())
-            checkpoint.same_run(path, facts, {"data": self._fingerprint})
+            checkpoint.same_run(path, facts, {"data": self._fingerprint, "network": self.model.identity})
             check_alike(path, arrays, self._arrays_like(arrays))
             self.step, self.history = int(facts["step"]), History(**facts["history"])
             self.parameters, self.plain_parameters = arrays["parameters"], arrays["plain_parameters"]
             self.plain, self.kept_step = facts["plain"], facts["kept_step"]
+            self.looking, self.best_parameters = Looking.from_dict(facts["looking"]), arrays["best_parameters"]
             self.clipping.restore(_under("clipping.", arrays))
             self._optimizer.restore(_under("optimizer.", arrays))
             self.noise.restore(facts["noise"])
@@ -214,7 +227,24 @@ class Trainer:
     @property
     def finished(self) -> bool:
         """Whether all steps were run, or what was left could not help."""
-        return self.step >= self.total_steps or self.kept_step is not None
+        return self.step >= self.total_steps or self.kept_step is not None or self.looking.stopped is not None
+
+    def look(self) -> None:
+        """Ask the private records, with noise, what the plan says to ask after this step, and act on it."""
+        plan, looks, records = self.plan, self.plan.looks, len(self._data)
+        if self.step in looks.steps:
+            right = int(self._sums.right(self.parameters, self._x, self._data.y_train).sum())
+            if self.looking.ask(self.step, right, records, looks, self.noise):
+                self.best_parameters = self.parameters
+        if looks.watched and self.step > plan.planned_steps and self.filter is not None:
+            assert self.settings.stop_below is not None
+            most = (1 - self.settings.stop_below) * records
+            self.looking.watch(
+                self.step, int(self.filter.lost.sum()), records, most=most, looks=looks, noise=self.noise
+            )
+        best = self.looking.best
+        if best is not None and self.finished and best != self.step:
+            self.parameters, self.kept_step = self.best_parameters, best
 
     def compare(self) -> None:
         """Look back at where plain training would have stopped, and go there if a filter's extra steps do not help.
@@ -229,7 +259,8 @@ class Trainer:
         if self.step == self.plan.planned_steps:
             self.plain, self.plain_parameters = self.quality()[1], self.parameters.copy()
         past = self.step - self.plan.planned_steps
-        if self.settings.extra_steps is not None or past <= 0 or (past % -(-extra // 4) and past != extra):
+        asks_others = self.plan.looked or self.settings.extra_steps is not None
+        if asks_others or past <= 0 or (past % -(-extra // 4) and past != extra):
             return
         found = self.quality()[1]
         assert found is not None

@@ -19,6 +19,7 @@ included, is the theorem of `sums`.
 from __future__ import annotations
 
 import math
+import secrets
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,14 +29,8 @@ from dpcalc.training.gaussians import renew, system_gaussians, system_uniforms
 
 GRID_BITS = 26
 
-SEEDED = (
-    "noise: reproducible from --seed, so anyone who knows the seed can take it off; for experiments only, do not "
-    "release this model"
-)
-SYSTEM = (
-    "noise: from the operating system's entropy through OpenSSL's generator, added exactly on a grid of 2^-26 standard "
-    "deviations against floating-point attacks"
-)
+SEEDED = "the noise is reproducible from --seed: for experiments only, do not release this model"
+SYSTEM = "the operating system's entropy, through OpenSSL's generator, cannot be guessed"
 
 
 class Noise(Protocol):
@@ -49,6 +44,10 @@ class Noise(Protocol):
 
     def uniforms(self, count: int) -> Floats:
         """Independent numbers, uniform on [0, 1)."""
+        ...
+
+    def below(self, limit: int) -> int:
+        """A whole number, uniform on 0, 1, …, limit − 1."""
         ...
 
     def state(self) -> dict[str, Any] | None:
@@ -75,6 +74,9 @@ class SeededNoise:
     def uniforms(self, count: int) -> Floats:
         return self._generator.random(count)
 
+    def below(self, limit: int) -> int:
+        return int(self._generator.integers(limit))
+
     def state(self) -> dict[str, Any] | None:
         return dict(self._generator.bit_generator.state)
 
@@ -100,6 +102,9 @@ class SystemNoise:
     def uniforms(self, count: int) -> Floats:
         renew()
         return system_uniforms(count)
+
+    def below(self, limit: int) -> int:
+        return secrets.randbelow(limit)
 
     def state(self) -> dict[str, Any] | None:
         return None

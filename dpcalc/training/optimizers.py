@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from dpcalc.arrays import Floats
-
-OptimizerName = Literal["sgd", "adam-wosm"]
+from dpcalc.training.names import OptimizerName
 
 _FIRST_MOMENT = 0.9
 _FLOOR = 1e-8

@@ -8,7 +8,6 @@ from typing import Any
 
 from dpcalc.filters.individual import quantiles
 from dpcalc.guarantee import Section
-from dpcalc.report import rounded_up
 from dpcalc.training.data import Dataset
 from dpcalc.training.loop import Trainer
 from dpcalc.training.plan import Plan
@@ -46,6 +45,11 @@ def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None)
         measure = "test_mse" if trainer.model.reconstructs else "test_accuracy"
         details["without_filter"] = {"steps": trainer.plan.planned_steps, measure: trainer.plain}
         details["kept_step"] = trainer.kept_step
+    if trainer.plan.looked:
+        looking = trainer.looking
+        answers = [{"step": step, "accuracy": share} for step, share in looking.answers]
+        details["looks"] = {"answers": answers, "ran_out": list(looking.counts), "stopped": looking.stopped}
+        details["kept_step"] = trainer.kept_step
     if log is not None:
         details["audit"] = audit(trainer.plan, log)
     return details
@@ -65,26 +69,16 @@ def audit(plan: Plan, log: str) -> str:
 def training_sections(
     trainer: Trainer, quality: Quality, data: Dataset, bounds: Sequence[dict[str, Any]], runs: int
 ) -> tuple[Section, ...]:
-    """The table of a run, and the bounds that were compared if there was a choice."""
-    settings = trainer.settings
-    name = "Mean squared error" if trainer.model.reconstructs else "Accuracy"
-    train, test = (None if each is None else _shown(each, trainer.model.reconstructs) for each in quality)
-    rows: list[tuple[str, Any]] = [
-        (f"{name}, test records", "there are none" if test is None else test),
-        (f"{name}, training records", f"{train} (not covered by the guarantee)"),
-        ("Data", f"{data.name}: {len(data):,} records, {data.features} features, {data.classes} classes"),
-        ("Model", f"{settings.model}, {trainer.model.size:,} parameters"),
-        ("Method", _method(trainer)),
-        ("Steps", _steps(trainer)),
-        ("Noise multiplier", f"{settings.noise_multiplier:.6g} × clip, on the sum"),
-        ("Clip", _clips(trainer.history.clips)),
+    """The lines of a run, and the bounds that were compared if there was a choice."""
+    rows = [
+        *_filter_rows(trainer, quality[1]),
+        *_look_rows(trainer),
+        ("run", _run(trainer, runs)),
+        ("data", _data(trainer, quality[0], data)),
     ]
-    rows += _filter_rows(trainer, quality[1])
-    if runs > 1:
-        rows.append(("Budget shared by", f"{runs} runs"))
     sections = [Section(title="Training", columns=("", ""), rows=tuple(rows))]
     if len(bounds) > 1:
-        columns = ("bound", "ε", "μ", "neighbours", "trust", "theorem")
+        columns = ("bound", "ε", "μ", "neighbours", "trust", "by")
         table = tuple(_bound_row(bound) for bound in bounds)
         sections.append(Section(title="Bounds", columns=columns, rows=table))
     return tuple(sections)
@@ -92,28 +86,64 @@ def training_sections(
 
 def _filter_rows(trainer: Trainer, test: float | None) -> list[tuple[str, Any]]:
     """What the filter did, and plain training with the same noise beside it, whichever did better."""
-    settings = trainer.settings
+    settings, records = trainer.settings, trainer.plan.records
     if settings.filter == "none" or trainer.filter is None:
         return []
     out, last = int(trainer.filter.lost.sum()), trainer.history.active[-1]
-    rows = [
-        ("Filter", f"{settings.filter}, {settings.filter_mode}; {out:,} records ran out; last step {last:,} active")
-    ]
+    went = "were clipped to what was left" if settings.filter_mode == "clip" else "ran out"
+    rows = [("filter", f"{out:,} of {records:,} records {went}; {last:,} took part in the last step")]
     if trainer.plain is None or test is None:
         return rows
-    if trainer.kept_step is not None:
-        gained = "the steps after it did not help, so these parameters are kept"
-    elif trainer.model.reconstructs:
+    reconstructs = trainer.model.reconstructs
+    if trainer.kept_step == trainer.plan.planned_steps:
+        gained = "the steps after it did not help, so it is kept"
+    elif reconstructs:
         gained = f"so the filter gained {trainer.plain - test:.5f}"
     else:
-        gained = f"so the filter gained {100 * (test - trainer.plain):+.2f}"
-    shown = _shown(trainer.plain, trainer.model.reconstructs)
-    return [*rows, ("Without it", f"{shown} after {trainer.plan.planned_steps:,} steps with the same noise: {gained}")]
+        gained = f"so the filter gained {100 * (test - trainer.plain):.1f}"
+    plain = _shown(trainer.plain, reconstructs)
+    return [*rows, ("without it", f"{plain} after {trainer.plan.planned_steps:,} steps at the same ε: {gained}")]
+
+
+def _run(trainer: Trainer, runs: int) -> str:
+    """The method, its length, noise and rate in a line."""
+    settings, size = trainer.settings, trainer.batches.batch_size
+    planned, more = trainer.plan.planned_steps, trainer.step - trainer.plan.planned_steps
+    batches = "" if settings.algorithm == "gd" else f" in batches of {size:,}"
+    steps = f"{trainer.step:,} steps{f' ({planned:,} + {more:,})' if more > 0 else ''}{batches}"
+    optimizer = "" if settings.optimizer == "sgd" else f", {settings.optimizer}"
+    noise = f"noise {settings.noise_multiplier:.4g} × clip {_clips(trainer.history.clips)}, rate {settings.rate:g}"
+    shared = f"; the budget is shared by {runs:,} runs" if runs > 1 else ""
+    return f"{settings.algorithm}{optimizer}, {steps}, {noise}{shared}"
+
+
+def _data(trainer: Trainer, train: float, data: Dataset) -> str:
+    """The data and the model; what is measured on the training records is not covered by the guarantee."""
+    size = f"{data.name}: {len(data):,} records, {data.features} features, {data.classes} classes"
+    reconstructs = trainer.model.reconstructs
+    reached = f"error {_shown(train, True)}" if reconstructs else f"{_shown(train, False)} right"
+    model = f"{trainer.settings.model}, {trainer.model.size:,} parameters"
+    return f"{size}; {model}; training records {reached} (SENSITIVE: no noise)"
+
+
+def _look_rows(trainer: Trainer) -> list[tuple[str, Any]]:
+    """What the noisy looks at private records decided; all of it is released."""
+    looking, looks, rows = trainer.looking, trainer.plan.looks, []
+    if looking.answers:
+        best = dict(looking.answers)[looking.best or 0]
+        rows.append(
+            ("best of", f"{len(looking.answers)} iterates: step {looking.best}, noisy accuracy {100 * best:.1f} %")
+        )
+    if looks.watched:
+        when = "never" if looking.stopped is None else f"after step {looking.stopped}"
+        rows.append(("stopped", f"{when}, by {looks.stop_by} counts of records without budget"))
+    return rows
 
 
 def _bound_row(bound: dict[str, Any]) -> tuple[Any, ...]:
-    numbers = (rounded_up(bound["epsilon"], 5), rounded_up(bound["mu"], 5))
-    return (bound["name"], *numbers, bound["adjacency"], bound["guarantee"], bound["theorem"])
+    cited = bound["theorem"] if isinstance(bound["theorem"], str) else bound["theorem"][0]
+    told = (bound["adjacency"], bound["guarantee"], cited.partition(": ")[0])
+    return (bound["name"], bound["epsilon"], bound["mu"], *told)
 
 
 def search_section(trials: Sequence[Trial], best: Trial) -> Section:
@@ -129,25 +159,9 @@ def search_section(trials: Sequence[Trial], best: Trial) -> Section:
 
 
 def _shown(value: float, reconstructs: bool) -> str:
-    return f"{value:.5f}" if reconstructs else f"{100 * value:.2f}%"
-
-
-def _method(trainer: Trainer) -> str:
-    settings, size = trainer.settings, trainer.batches.batch_size
-    how = {
-        "gd": "full batch",
-        "cgd": f"batches of {size} in file order",
-        "sgd": f"{'uniform batches of' if trainer.batches.fixed_size else 'Poisson batches of about'} {size}",
-    }[settings.algorithm]
-    return f"{settings.algorithm} ({how}), {settings.optimizer}, learning rate {settings.rate:g}"
-
-
-def _steps(trainer: Trainer) -> str:
-    planned = trainer.plan.planned_steps
-    more = trainer.total_steps - planned
-    return f"{trainer.step:,}" + (f" ({planned:,} planned, {more:,} more for records with budget left)" if more else "")
+    return f"{value:.5f}" if reconstructs else f"{100 * value:.1f} %"
 
 
 def _clips(clips: Sequence[float]) -> str:
     first, last = clips[0], clips[-1]
-    return f"{first:g}" if math.isclose(first, last) else f"from {first:g} to {last:.4g}"
+    return f"{first:g}" if math.isclose(first, last) else f"{first:g} to {last:.4g}"

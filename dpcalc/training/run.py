@@ -16,20 +16,12 @@ from dpcalc.training.data import Dataset
 from dpcalc.training.loop import DivergedError, Trainer
 from dpcalc.training.plan import Plan
 from dpcalc.training.record import Log, opened_log
+from dpcalc.training.settings import Files
 
 Observe = Callable[[Trainer], None]
 
 # Seconds between checkpoints; a step that takes longer is saved at once.
 _BETWEEN_SAVES = 5.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Files:
-    """Where a run leaves its traces; all of them are sensitive."""
-
-    log: str | None = None
-    checkpoint: str | None = None
-    resume: bool = False
 
 
 def run(
@@ -48,6 +40,7 @@ def run(
         try:
             while not trainer.finished:
                 trainer.advance(log)
+                trainer.look()
                 trainer.compare()
                 observe(trainer)
                 if files.checkpoint and time.monotonic() - saved >= _BETWEEN_SAVES:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +13,20 @@ import numpy as np
 from dpcalc import files
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.guarantee import Guarantee, Result
-from dpcalc.report import rounded_up
+from dpcalc.report import rounded_up, written
 from dpcalc.training import data as datasets
+from dpcalc.training import recompute
 from dpcalc.training.data import Dataset
 from dpcalc.training.grid import read_grid
 from dpcalc.training.loop import DivergedError, Trainer
+from dpcalc.training.models import MODULE
+from dpcalc.training.names import is_module
 from dpcalc.training.noise import SEEDED, SYSTEM
 from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account, account_search, calibrated, epsilon_so_far
 from dpcalc.training.report import describe, search_section, training_sections
-from dpcalc.training.run import Files, Trial, configurations, run, search, winner
-from dpcalc.training.settings import Settings
+from dpcalc.training.run import Trial, configurations, run, search, winner
+from dpcalc.training.settings import Files, Settings, Wanted
 
 Progress = Callable[..., AbstractContextManager[Callable[..., None]]]
 Charge = Callable[[Guarantee], None]
@@ -33,21 +35,6 @@ _NOT_COVERED = (
     "training accuracy, loss, active_per_step and spent budgets are taken from the private records without noise: they "
     "steer nothing, are for the owner of the data, and are not covered by the guarantee"
 )
-_BETWEEN_NOTES = 0.1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What is asked of a run besides its settings."""
-
-    data: str
-    delta: float
-    test_data: str | None = None
-    epsilon: float | None = None
-    runs: int = 1
-    grid: str | None = None
-    save: str | None = None
-    read_limit: int = files.LIMIT
 
 
 def train_and_report(
@@ -87,11 +74,13 @@ def _train(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progr
     quality = trainer.quality()
     details = describe(trainer, quality, data, traces.log)
     details |= {"bounds": list(accounted.bounds), "grid_runs": wanted.runs}
+    details["request"] = recompute.stored([plan], data.classes)
     return Result(
         command="train",
         guarantee=guarantee,
         details=details,
-        headline=_headline(guarantee, quality[1], trainer.model.reconstructs),
+        preface=_preface(quality[1], trainer.model.reconstructs),
+        qualifier=" for everyone",
         sections=training_sections(trainer, quality, data, accounted.bounds, wanted.runs),
         private=True,
     )
@@ -133,12 +122,14 @@ def _search_result(trials: Sequence[Trial], guarantee: Guarantee, wanted: Wanted
         "winner": dict(best.changes),
         "trials": [{**trial.changes, "test": trial.test_quality} for trial in trials],
         "bounds": [],
+        "request": recompute.stored([trial.plan for trial in trials], data.classes),
     }
     return Result(
         command="train",
         guarantee=guarantee,
         details=details,
-        headline=_headline(guarantee, best.test_quality, best.trainer.model.reconstructs),
+        preface=_preface(best.test_quality, best.trainer.model.reconstructs),
+        qualifier=" for everyone",
         sections=(
             *training_sections(best.trainer, quality, data, (), len(trials)),
             search_section(trials, best),
@@ -150,40 +141,40 @@ def _search_result(trials: Sequence[Trial], guarantee: Guarantee, wanted: Wanted
 def _observer(plan: Plan, guarantee: Guarantee, advance: Callable[..., None]) -> Callable[[Trainer], None]:
     """Tells the progress bar about each step: loss, ε so far, active records."""
     epsilon = epsilon_so_far(plan, math.inf if guarantee.epsilon is None else guarantee.epsilon)
-    shown, note = 0.0, ""
 
     def observe(trainer: Trainer) -> None:
-        nonlocal shown, note
-        if time.monotonic() - shown >= _BETWEEN_NOTES:
+        def notes() -> tuple[str, ...]:
             history = trainer.history
-            note = (
-                f"step {trainer.step}/{trainer.total_steps}  loss {history.losses[-1]:.4f}  "
-                f"ε ≤ {epsilon(trainer.step):.3g}  active {history.active[-1]:,}"
-            )
-            shown = time.monotonic()
-        advance(note=note)
+            step = f"step {trainer.step:,}/{trainer.total_steps:,}"
+            spent = f"ε ≤ {rounded_up(epsilon(trainer.step))}"
+            return step, spent, f"active {history.active[-1]:,}", f"loss {history.losses[-1]:.4f}"
+
+        advance(notes=notes)
 
     return observe
 
 
 def _with_notes(guarantee: Guarantee, plan: Plan) -> Guarantee:
     """The guarantee with what must be said about noise and about what it leaves out."""
-    seeded = plan.settings.seed is not None
-    assumptions = (*guarantee.assumptions, SEEDED if seeded else SYSTEM)
-    warnings = (*guarantee.warnings, *((SEEDED,) if seeded else ()), _NOT_COVERED)
-    return replace(guarantee, assumptions=assumptions, warnings=warnings)
+    source, remarks = plan.settings.model, (*guarantee.remarks, _NOT_COVERED)
+    theirs = (MODULE.format(source=source),) if is_module(source) else ()
+    guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, *theirs), remarks=remarks)
+    if plan.settings.seed is not None:
+        return guarantee.with_warnings(SEEDED)
+    return replace(guarantee, assumptions=(*guarantee.assumptions, SYSTEM))
 
 
-def _headline(guarantee: Guarantee, test: float | None, reconstructs: bool) -> str:
-    spent = f"{_spent(guarantee)} under {guarantee.adjacency}"
+def _preface(test: float | None, reconstructs: bool) -> str:
+    """How good the model is, before what it costs."""
     if test is None:
-        return f"Trained with {spent}; there are no test records."
-    reached = f"mean squared error {test:.5f}" if reconstructs else f"{100 * test:.2f}% accuracy"
-    return f"{reached} on the test records, with {spent}."
+        return "trained (there are no test records) with "
+    if reconstructs:
+        return f"mean squared error {test:.5f} on the test records, with "
+    return f"{100 * test:.1f} % of the test records right, with "
 
 
 def _spent(guarantee: Guarantee) -> str:
-    return f"ε = {rounded_up(guarantee.epsilon)} at δ = {guarantee.delta:g}"
+    return f"ε = {rounded_up(guarantee.epsilon)} at δ = {written(guarantee.delta)}"
 
 
 def _save(path: str | None, trainer: Trainer) -> None:

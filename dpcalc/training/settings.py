@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
+from dpcalc.asked import Algorithm, check, number, option, parsed, whole
 from dpcalc.errors import InputError
+from dpcalc.files import LIMIT
 from dpcalc.guarantee import Adjacency
-from dpcalc.numbers import steps_of_epochs
-from dpcalc.training.batches import Algorithm, Batches
-from dpcalc.training.clipping import CLIPS, ClippingName
-from dpcalc.training.models import MODELS
-from dpcalc.training.optimizers import OptimizerName
+from dpcalc.numbers import NON_NEGATIVE, POSITIVE, PROBABILITY, Range, parse_whole, steps_of_epochs
+from dpcalc.training.names import (
+    CLIPS,
+    BackendName,
+    ClippingName,
+    FilterMode,
+    FilterName,
+    ModelName,
+    OptimizerName,
+    StopName,
+    is_module,
+)
 
-FilterName = Literal["none", "gdp", "rdp"]
-FilterMode = Literal["drop", "clip"]
+if TYPE_CHECKING:
+    from dpcalc.training.batches import Batches
+    from dpcalc.training.looks import Looks
 
 # Hyperparameters that a grid search may vary.
 SEARCHABLE = (
@@ -26,16 +35,24 @@ SEARCHABLE = (
 _ADAM_RATE = 1e-3
 _PLAIN_RATE, _FULL_BATCH_RATE = 1.0, 3.0
 _EPOCHS, _FULL_BATCH_STEPS = 10.0, 100
-_CHOICES = {
-    "model": MODELS,
-    "algorithm": ("gd", "cgd", "sgd"),
-    "filter": ("none", "gdp", "rdp"),
-    "filter_mode": ("drop", "clip"),
-    "clipping": ("fixed", "quantile", "online"),
-    "optimizer": ("sgd", "adam-wosm"),
-    "adjacency": ("add-remove", "replace-one"),
-}
-_POSITIVE = ("lr", "clip", "noise_multiplier", "epochs", "feature_clip")
+_MOST_STEPS = 10**10  # more would take years
+
+_DATA = "Data and model"
+_METHOD = "Method"
+_LOOKS = "Private looks that steer the run"
+_NUMBERS = "Hyperparameters"
+_PRIVACY = "Privacy"
+_FILES = "Search, log and checkpoint"
+
+
+def _model(text: str) -> str:
+    if text not in get_args(ModelName) and not is_module(text):
+        raise ValueError(f"expected {', '.join(get_args(ModelName))} or FILE.py:FUNCTION, got {text[:40]!r}")
+    return text
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    return tuple(parse_whole(part) for part in text.split(","))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,55 +62,110 @@ class Settings:
     `steps` (or `epochs`) is where plain private training stops; that fixes the budget: 10 epochs, or 100 steps of the
     full batch, unless told. With a filter, records whose budget is not used up go on for `extra_steps` more
     (Feldman–Zrnic, §5); unless told a third more, and only as long as the public test records gain by it.
+
+    `keep_best` iterates are compared by their training accuracy, `look_every` steps apart: from the planned step on
+    with a filter, up to the last step without. A filtered run stops when fewer than the share `stop_below` of the
+    records have budget left. Both look at private records with noise of deviation `look_noise`, a share of them.
     """
 
-    model: str = "mlp"
-    hidden: tuple[int, ...] = (128,)
+    model: Annotated[
+        str,
+        parsed(
+            "--model",
+            help="logistic, mlp, cnn, cnn-small, autoencoder, or FILE.py:FUNCTION.",
+            metavar="NAME",
+            parse=_model,
+            panel=_DATA,
+        ),
+    ] = "mlp"
+    backend: Annotated[BackendName, option("--backend", help="Which library computes gradients.", panel=_DATA)] = (
+        "numpy"
+    )
+    hidden: Annotated[
+        tuple[int, ...],
+        parsed(
+            "--hidden",
+            help="Widths of an mlp's layers; 128.",
+            metavar="N,N,…",
+            parse=_widths,
+            panel=_DATA,
+            shows_default=False,
+        ),
+    ] = (128,)
+    feature_clip: Annotated[
+        float | None, number("--feature-clip", help="Largest norm of a record's features.", panel=_DATA)
+    ] = None
+    filter: Annotated[FilterName, option("--filter", help="Individual privacy filter.", panel=_METHOD)] = "none"
+    filter_mode: Annotated[
+        FilterMode,
+        option("--filter-mode", help="Leave a spent record out, or clip it to what is left.", panel=_METHOD),
+    ] = "drop"
+    extra_steps: Annotated[
+        int | None,
+        whole("--extra-steps", help="Steps a filter goes on; a third.", allowed=NON_NEGATIVE, panel=_METHOD),
+    ] = None
+    keep_best: Annotated[
+        int,
+        whole("--keep-best", help="Keep the best of so many iterates.", allowed=NON_NEGATIVE, panel=_LOOKS),
+    ] = 0
+    look_every: Annotated[int | None, whole("--look-every", help="Steps between these iterates.", panel=_LOOKS)] = None
+    look_noise: Annotated[
+        float, number("--look-noise", help="Noise of a look, as a share of the records.", panel=_LOOKS)
+    ] = 0.01
+    stop_below: Annotated[
+        float | None,
+        number("--stop-below", help="Stop if so few of the records have budget.", allowed=PROBABILITY, panel=_LOOKS),
+    ] = None
+    stop_by: Annotated[StopName, option("--stop-by", help="How they are counted.", panel=_LOOKS)] = "continual"
+    clipping: Annotated[
+        ClippingName, option("--clipping", help="Fixed clip, a quantile's, or learned online.", panel=_METHOD)
+    ] = "fixed"
+    quantile: Annotated[
+        float, number("--quantile", help="Which one to follow.", allowed=PROBABILITY, panel=_METHOD)
+    ] = 0.5
+    optimizer: Annotated[
+        OptimizerName, option("--optimizer", help="Descent, or Adam scaled by the noise.", panel=_METHOD)
+    ] = "sgd"
+    lr: Annotated[float | None, number("--lr", help="Learning rate; 1, gd 3, adam-wosm 1e-3.", panel=_NUMBERS)] = None
+    momentum: Annotated[
+        float, number("--momentum", help="Of sgd.", allowed=Range(low=0, high=1, high_open=True), panel=_NUMBERS)
+    ] = 0.0
+    clip: Annotated[
+        float, number("--clip", help="Largest gradient norm, or the first.", allowed=CLIPS, panel=_NUMBERS)
+    ] = 1.0
+    epochs: Annotated[float | None, number("--epochs", help="Passes over the data; 10, gd 100.", panel=_NUMBERS)] = None
+    steps: Annotated[int | None, whole("--steps", help="Steps, instead of epochs.", panel=_NUMBERS)] = None
+    batch_size: Annotated[int, whole("--batch-size", help="Records in a batch.", panel=_NUMBERS)] = 512
+    regularization: Annotated[
+        float, number("--regularization", help="λ of (λ/2)‖θ‖².", allowed=NON_NEGATIVE, panel=_NUMBERS)
+    ] = 0.0
+    adjacency: Annotated[Adjacency, option("--adjacency", help="Which data sets are neighbours.", panel=_PRIVACY)] = (
+        "add-remove"
+    )
+    seed: Annotated[
+        int | None, whole("--seed", help="Reproducible noise: not for release.", allowed=NON_NEGATIVE, panel=_PRIVACY)
+    ] = None
     algorithm: Algorithm = "sgd"
-    adjacency: Adjacency = "add-remove"
-    clipping: ClippingName = "fixed"
-    clip: float = 1.0
-    quantile: float = 0.5
     noise_multiplier: float = 1.0
-    optimizer: OptimizerName = "sgd"
-    lr: float | None = None
-    momentum: float = 0.0
-    epochs: float | None = None
-    steps: int | None = None
-    batch_size: int = 512
-    regularization: float = 0.0
-    feature_clip: float | None = None
-    filter: FilterName = "none"
-    filter_mode: FilterMode = "drop"
-    extra_steps: int | None = None
-    seed: int | None = None
 
     def __post_init__(self) -> None:
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise InputError(f"Expected {name} in {', '.join(allowed)}, got {getattr(self, name)!r}.")
-        for name in _POSITIVE:
-            value = getattr(self, name)
-            if value is not None and not (_is_number(value) and 0 < value < math.inf):
-                raise InputError(f"Expected {name}={value!r} in (0, inf).")
-        if self.clip not in CLIPS:
-            raise InputError(f"Expected clip={self.clip!r} in {CLIPS}, where sums of gradients are proved.")
-        for name, low in (("batch_size", 1), ("steps", 1), ("extra_steps", 0), ("seed", 0)):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and value >= low):
-                raise InputError(f"Expected {name}={value!r} to be a whole number, at least {low}.")
-        if not (_is_number(self.regularization) and 0 <= self.regularization < math.inf):
-            raise InputError(f"Expected regularization={self.regularization!r} in [0, inf).")
-        if not (_is_number(self.momentum) and 0 <= self.momentum < 1):
-            raise InputError(f"Expected momentum={self.momentum!r} in [0, 1).")
-        if not (_is_number(self.quantile) and 0 < self.quantile < 1):
-            raise InputError(f"Expected quantile={self.quantile!r} in (0, 1).")
+        check(self)
+        if self.noise_multiplier not in POSITIVE:
+            raise InputError(
+                f"expected a number in {POSITIVE}, got {self.noise_multiplier!r}", where="noise_multiplier"
+            )
         self._check_combinations()
 
     def _check_combinations(self) -> None:
+        if is_module(self.model) and self.backend != "torch":
+            raise InputError("a module of your own needs --backend torch.")
         if self.momentum and self.optimizer != "sgd":
             raise InputError("momentum goes with --optimizer sgd; adam-wosm has its own.")
+        if self.keep_best and self.model == "autoencoder":
+            raise InputError("the best iterate is found by accuracy, which an autoencoder does not have.")
         if self.filter == "none":
+            if self.stop_below is not None:
+                raise InputError("without a filter no record runs out of budget: --stop-below needs --filter.")
             if self.extra_steps:
                 raise InputError("extra steps beyond the plan need a filter: without one they would spend more.")
             return
@@ -121,6 +193,8 @@ class Settings:
 
     def batches(self, records: int) -> Batches:
         """The batches of a run over so many records."""
+        from dpcalc.training.batches import Batches
+
         if self.algorithm != "gd" and self.batch_size > records:
             raise InputError(f"Expected batch_size={self.batch_size} of at most the {records} training records.")
         size = records if self.algorithm == "gd" else self.batch_size
@@ -142,9 +216,26 @@ class Settings:
     def all_steps(self, records: int) -> int:
         """The steps that are run, with those a filter adds: a third more unless told."""
         planned = self.planned_steps(records)
+        further = -(-planned // 3) if self.extra_steps is None else self.extra_steps
+        steps = planned if self.filter == "none" else planned + further
+        if steps > _MOST_STEPS:
+            raise InputError(f"expected at most {_MOST_STEPS:,} steps, got {steps}"[:80], where="steps")
+        return steps
+
+    def looks(self, records: int) -> Looks:
+        """The private looks of a run over so many records."""
+        from dpcalc.training.looks import Looks
+
+        planned, total = self.planned_steps(records), self.all_steps(records)
+        first, more = (planned, total - planned) if self.filter != "none" else (total, 0)
+        every = self.look_every or max(1, (more or total // 2) // max(1, self.keep_best - 1))
         if self.filter == "none":
-            return planned
-        return planned + (-(-planned // 3) if self.extra_steps is None else self.extra_steps)
+            first -= every * max(0, self.keep_best - 1)
+        steps = tuple(first + every * index for index in range(self.keep_best))
+        if steps and not 0 < steps[0] <= steps[-1] <= total:
+            raise InputError(f"{self.keep_best} looks, {every} steps apart, do not fit into a run of {total} steps.")
+        watched = more if self.stop_below is not None else 0
+        return Looks(deviation=self.look_noise * records, steps=steps, watched=watched, stop_by=self.stop_by)
 
     def with_changes(self, changes: dict[str, Any]) -> Settings:
         """The same run with some hyperparameters changed, as a grid search does."""
@@ -159,5 +250,40 @@ class Settings:
         return {**values, "hidden": list(self.hidden)}
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is asked of a run besides its settings."""
+
+    data: Annotated[
+        str,
+        option("--data", help="Folder of IDX files, .npz, .csv with a label column, or synthetic.", panel=_DATA),
+    ] = "synthetic"
+    test_data: Annotated[
+        str | None, option("--test-data", help="A .csv to test on, if --data is one.", panel=_DATA)
+    ] = None
+    epsilon: Annotated[
+        float | None, number("--epsilon", help="Find the noise for this ε; 3 if no noise is given.", panel=_PRIVACY)
+    ] = None
+    delta: Annotated[float, number("--delta", help="δ of the guarantee.", allowed=PROBABILITY, panel=_PRIVACY)] = 1e-5
+    runs: Annotated[int, whole("--grid-runs", help="Share the budget over so many such runs.", panel=_FILES)] = 1
+    grid: Annotated[
+        str | None, option("--grid", metavar="FILE", help="YAML of values to search, under one budget.", panel=_FILES)
+    ] = None
+    save: Annotated[str | None, option("--save", metavar="FILE", help="Write the model as .npz.", panel=_FILES)] = None
+    read_limit: Annotated[
+        int,
+        whole("--read-limit", help="Bytes that reading a file may take, if it has fewer.", panel="Running and files"),
+    ] = LIMIT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """Where a run leaves its traces; all of them are sensitive."""
+
+    log: Annotated[str | None, option("--log", metavar="FILE", help="Write norms to .npy or .csv.", panel=_FILES)] = (
+        None
+    )
+    checkpoint: Annotated[
+        str | None, option("--checkpoint", metavar="FILE", help="Save the run as it goes.", panel=_FILES)
+    ] = None
+    resume: Annotated[bool, option("--resume", help="Go on from the checkpoint.", panel=_FILES)] = False

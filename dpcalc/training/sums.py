@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats
 from dpcalc.errors import CertificationError, InputError
-from dpcalc.training.models import Model
+from dpcalc.training.backends.gradients import Gradients
+from dpcalc.training.backends.network import Network
 from dpcalc.training.tiles import Array, Buffers, Tiles
 
 Bools: TypeAlias = NDArray[np.bool_]
@@ -74,11 +75,11 @@ class SlotSums:
     `sparse` where most weights will be 0: tiles are then summed two by two, which makes the margin twice as large.
     """
 
-    def __init__(self, model: Model, slots: int, *, sparse: bool = False) -> None:
+    def __init__(self, network: Network, slots: int, *, sparse: bool = False) -> None:
         if slots > _MOST_SLOTS:
             raise InputError(f"expected batches of at most {_MOST_SLOTS:,} records, got room for {slots:,}.")
-        self.model, self.slots, self.tile = model, slots, min(TILE, model.chunk, slots)
-        at_once = max(1, min(_ROWS, model.chunk) // self.tile)
+        self.network, self.slots, self.tile = network, slots, min(TILE, network.chunk, slots)
+        at_once = max(1, min(_ROWS, network.chunk) // self.tile)
         together = _SPARSE if sparse and at_once >= _SPARSE else 1
         self.tiles, self.margin = Tiles(self.tile, together), margin(self.tile, slots, together=together)
         groups = -(-slots // (self.tile * together))
@@ -94,32 +95,45 @@ class SlotSums:
 
         `known` are the squared norms of all records, in double precision, for a model that begins with a dense layer.
         """
-        views = self.model.views(self._placed(parameters))
-        sums, norms, losses = np.zeros((queries, self.model.size)), np.zeros(self.slots), np.zeros(self.slots)
-        totals = [self.model.views(row) for row in sums]
+        placed = self._placed(parameters)
+        sums, norms, losses = np.zeros((queries, self.network.size)), np.zeros(self.slots), np.zeros(self.slots)
         with np.errstate(all="ignore"):
             for start in range(0, self.slots, self.rows):
                 part = slice(start, min(start + self.rows, self.slots))
                 seated = self._seated(x, y, seats, part, known)
                 if seated is None:
                     continue
-                found = self.model.propagate(views, seated.x, seated.y)
-                energy, present = self._energies(seated)
+                found, gradients = self.network.propagate(placed, seated.x, seated.y)
+                energy, present = self._energies(seated, gradients)
                 there = present[: part.stop - part.start]
                 norms[part] = np.sqrt(energy[: part.stop - part.start])
                 losses[part][there] = found[: part.stop - part.start][there]
                 weights = np.zeros((queries, self.rows), dtype=parameters.dtype)
                 weights[:, : part.stop - part.start] = weigh(norms[part], there, part)
-                for index, layer in enumerate(self.model.layers):
-                    layer.clear(~present, inputs=index > self.model.first)
-                    layer.add_sums(weights, self.tiles, [total[index] for total in totals])
+                at = 0
+                for each in gradients:
+                    each.clear(~present)
+                    each.add_sums(weights, self.tiles, [*sums[:, at : at + each.size]])
+                    at += each.size
         return Pass(sums, norms, losses)
 
-    def _energies(self, seated: _Seated) -> tuple[Floats, Bools]:
+    def right(self, parameters: Array, x: Array, y: NDArray[np.int64]) -> Bools:
+        """Which records, in the order of the file, are classified rightly: computed on the shapes that were tested."""
+        placed, found, everyone = self._placed(parameters), np.zeros(len(x), dtype=bool), slice(0, len(x))
+        with np.errstate(all="ignore"):
+            for start in range(0, len(x), self.rows):
+                part = slice(start, min(start + self.rows, len(x)))
+                seated = self._seated(x, y, everyone, part, None)
+                assert seated is not None
+                scores = self.network.outputs_of_chunk(placed, seated.x)
+                found[part] = (scores.argmax(axis=1) == seated.y)[: part.stop - part.start]
+        return found
+
+    def _energies(self, seated: _Seated, gradients: Sequence[Gradients]) -> tuple[Floats, Bools]:
         """Each row's squared norm, and whether its record counts: 0 and no for one that is beyond all bounds."""
         energy, present = np.zeros(self.rows), seated.present.copy()
-        for index, layer in enumerate(self.model.layers):
-            squares, inputs = layer.squares(seated.known if index == self.model.first else None)
+        for index, each in enumerate(gradients):
+            squares, inputs = each.squares(None if index else seated.known)
             energy += squares
             present &= inputs <= LARGEST**2
         present &= energy <= LARGEST**2
@@ -160,7 +174,7 @@ class SlotSums:
     def test_locality(self, parameters: Array, seed: int = 0) -> None:
         """Raise unless a row's bits stay the same, on these very shapes, whatever the other rows hold."""
         generator = np.random.default_rng(seed)
-        features, classes = int(np.prod(self.model.input_shape)), max(1, self.model.classes)
+        features, classes = int(np.prod(self.network.input_shape)), max(1, self.network.classes)
         x = self._buffers.take("x", (self.rows, features), parameters.dtype)
         y = self._buffers.take("y", (self.rows,), np.int64)
         y[:] = generator.integers(0, classes, self.rows)
@@ -183,9 +197,10 @@ class SlotSums:
     def _yields(self, parameters: Array, x: Array, y: NDArray[np.int64], rows: Array) -> Sequence[Array]:
         x[...] = rows
         with np.errstate(all="ignore"):
-            self.model.propagate(self.model.views(self._placed(parameters)), x, y)
-            squares = [layer.squares(None)[0] for layer in self.model.layers if layer.shapes]
-            return [*squares, *(each.copy() for layer in self.model.layers for each in layer.yields())]
+            losses, gradients = self.network.propagate(self._placed(parameters), x, y)
+            squares = [each.squares(None)[0] for each in gradients]
+            scores = self.network.outputs_of_chunk(self._placed(parameters), x).copy()
+            return [losses.copy(), scores, *squares, *(part.copy() for each in gradients for part in each.parts())]
 
 
 @dataclass(frozen=True)

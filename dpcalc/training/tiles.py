@@ -16,6 +16,8 @@ Array: TypeAlias = NDArray[Any]
 Part: TypeAlias = slice | NDArray[np.int64]
 
 _ALIGNMENT = 64
+# Numbers that are copied to double precision at once.
+_COPIED = 1 << 15
 
 
 def aligned(shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> Array:
@@ -50,10 +52,15 @@ class Buffers:
         return held
 
     def row_squares(self, name: str, rows: Array) -> Floats:
-        """Σx² of each row, in double precision."""
-        exact = self.take(name, rows.shape, np.float64)
-        np.copyto(exact, rows)
-        squares: Floats = np.einsum("ij,ij->i", exact, exact)
+        """Σx² of each row, in double precision, a few rows at a time so that their copies stay in the caches."""
+        squares = np.empty(len(rows))
+        together = max(1, _COPIED // max(1, rows.shape[1]))
+        exact = self.take(name, (together, rows.shape[1]), np.float64)
+        for start in range(0, len(rows), together):
+            some = rows[start : start + together]
+            copy = exact[: len(some)]
+            np.copyto(copy, some)
+            squares[start : start + together] = np.matmul(copy[:, None, :], copy[:, :, None])[:, 0, 0]
         return squares
 
 
@@ -80,7 +87,5 @@ class Tiles:
 
 
 def squared_norms(x: Array) -> Floats:
-    """Σx² of each record, a few thousand at a time."""
-    buffers, together = Buffers(), 4096
-    parts = [buffers.row_squares("exact", x[start : start + together]) for start in range(0, len(x), together)]
-    return np.concatenate(parts)
+    """Σx² of each record."""
+    return Buffers().row_squares("exact", x)

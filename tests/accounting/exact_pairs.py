@@ -29,14 +29,21 @@ class ExactPair:
         return result
 
     def mean(self, count):
-        """One of `count` steps, chosen uniformly, runs under P: X is the mean of the ratios (Q-masses at X)."""
-        total, single = [(Fraction(0), Fraction(1))], [(a / b, b) for a, b in zip(self.p, self.q, strict=True)]
+        """One of `count` steps, chosen uniformly, runs under P: X is the mean of the ratios (Q-masses at X).
+
+        What Q never gives tells which step it was: its P-mass stays what it is.
+        """
+        total = {Fraction(0): Fraction(1)}
+        single = [(a / b, b) for a, b in zip(self.p, self.q, strict=True) if b]
         for _ in range(count):
-            total = [(x + y, v * w) for x, v in total for y, w in single]
-        merged = {}
-        for x, w in total:
-            merged[x] = merged.get(x, 0) + w
-        return ExactPair([x / count * w for x, w in merged.items()], list(merged.values()))
+            grown = {}
+            for x, v in total.items():
+                for y, w in single:
+                    grown[x + y] = grown.get(x + y, Fraction(0)) + v * w
+            total = grown
+        infinite = sum((a for a, b in zip(self.p, self.q, strict=True) if not b), Fraction(0))
+        p = [x / count * w for x, w in total.items()]
+        return ExactPair([*p, infinite], [*total.values(), Fraction(0)])
 
     def gathered(self):
         """Outputs with the same ratio put together: the same pair for every test."""

@@ -69,7 +69,7 @@ def test_zcdp_has_no_mu_and_says_why(dpcalc) -> None:
     assert result.json["epsilon"] == pytest.approx(0.8156, abs=6e-5)
     assert result.json["mu"] is None
     assert "GDP" in result.json["warnings"][0]
-    assert "warning:" in result.err
+    assert "remark       μ is not given" in dpcalc("convert", "--zcdp", "0.5", "-v").out
 
 
 def test_rdp_points_convert_and_report_asked_orders(dpcalc) -> None:

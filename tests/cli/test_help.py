@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from dpcalc.cli.help import pasteable
-from dpcalc.cli.main import COMMANDS
+from dpcalc.commands import COMMANDS
 
 Run = Callable[..., Any]
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*((name,) for name in COMMANDS if name != "ledger"), ("ledger", "spend"), ("ledger", "status")]
+PAGES = [tuple(name.split()) for name, line in COMMANDS.items() if line.home]
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])

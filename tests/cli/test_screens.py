@@ -95,9 +95,9 @@ def test_the_verdict_has_a_colour_of_its_own() -> None:
         (MIXED, r"ε = 1\.49\d at δ = 1e-6, within the limit 3"),
         ((*MIXED, "--max-epsilon", "1"), r"ε = 1\.49\d at δ = 1e-6, OVER the limit 1 by 0\.49\d"),
         (("compose", "-m", "gdp,mu=1", "--epsilon", "1"), r"δ = 0\.1270 at ε = 1"),
-        (("convert", "--gdp", "1.2", "--delta", "1e-5"), r"ε = 5\.414 at δ = 1e-5"),
+        (("convert", "--gdp", "1.2", "--delta", "1e-5"), r"ε = 5\.414 at δ = 1e-5, exactly \(1\.2-GDP\)"),
         (("convert", "--gdp", "1", "--delta", "1e-5", "--max-mu", "0.9"),
-         r"ε = 4\.378 at δ = 1e-5; μ = 1, OVER the limit 0\.9 by 0\.1"),
+         r"ε = 4\.378 at δ = 1e-5, exactly \(1-GDP\); μ = 1, OVER the limit 0\.9 by 0\.1"),
         (("calibrate", str(ROOT / "examples" / "calibrate.yaml"), "--epsilon", "2", "--delta", "1e-5"),
          r"noise_multiplier = 0\.81[89]\d? for model: ε = (2\.000|1\.99\d) at δ = 1e-5, within 2"),
     ],
@@ -172,7 +172,11 @@ def test_markdown_has_verdict_warnings_date_and_version(dpcalc: Run) -> None:
 
     text = dpcalc(*MIXED, "-f", "markdown").out
     assert "within the limit 3**" in text
-    assert "> **Warning:** no finite GDP parameter" in text
+    assert re.search(r"\| remark \| no finite GDP parameter", text)
+    shuffled = "gaussian,noise_multiplier=2,sampling=shuffled,rate=0.1,count=10"
+    assert (
+        "> **Warning:** shuffled batches" in dpcalc("compose", "-m", shuffled, "--delta", "1e-6", "-f", "markdown").out
+    )
     assert re.search(rf"dpcalc {re.escape(__version__)} compose, \d{{4}}-\d\d-\d\d", text)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpcalc.conversions import rdp_deltas
 from dpcalc.conversions.bernoulli import RenyiRegion
-from dpcalc.notions import RenyiDP, ZeroConcentratedDP
+from dpcalc.mechanisms.declared import DeclaredRDP, DeclaredZCDP
 
 
 def divergence(p: float, q: float, order: float) -> mpmath.mpf:
@@ -65,7 +65,7 @@ def test_the_best_of_many_bernoulli_pairs_comes_near_the_bound(order: float, rho
 
 def test_one_order_against_published_values() -> None:
     """TPR at .001, .01, .1 of (8, .4)-RDP; the advantage is that of the pair (1 ± a)/2."""
-    notion = RenyiDP(orders=(8.0,), epsilons=(0.4,))
+    notion = DeclaredRDP(orders=(8.0,), epsilons=(0.4,))
     rates = [notion.true_positive_rate(rate) for rate in (1e-3, 1e-2, 1e-1)]
     assert rates == pytest.approx([0.0033393809, 0.0250629581, 0.1886650], rel=1e-6)
     a = mpmath.findroot(lambda a: divergence((1 + a) / 2, (1 - a) / 2, 8) - mpmath.mpf("0.4"), 0.23)
@@ -79,7 +79,7 @@ def test_the_advantage_of_zcdp_is_that_of_its_symmetric_pair(rho: float) -> None
         half = mpmath.sqrt(mpmath.mpf(rho) / 2)
         around = (half * mpmath.mpf("0.6"), min(half, 1 - mpmath.mpf("1e-9")))
         a = mpmath.findroot(lambda a: a * mpmath.log((1 + a) / (1 - a)) - mpmath.mpf(rho), around, solver="anderson")
-        bound = ZeroConcentratedDP(parameter=rho).advantage()
+        bound = DeclaredZCDP(rho=rho).advantage()
         assert a <= bound <= a * (1 + mpmath.mpf("1e-8"))
 
 
@@ -89,14 +89,14 @@ def test_rates_of_zcdp_are_at_least_those_of_its_gaussian(rho: float, rate: floa
     with mpmath.workdps(30):
         z = mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf(rate) - 1)
         gaussian = mpmath.ncdf(z + mpmath.sqrt(2 * mpmath.mpf(rho)))
-        assert gaussian <= ZeroConcentratedDP(parameter=rho).true_positive_rate(rate) <= gaussian * 1.6
+        assert gaussian <= DeclaredZCDP(rho=rho).true_positive_rate(rate) <= gaussian * 1.6
 
 
 def test_several_orders_are_no_worse_than_each_and_better_than_the_chords() -> None:
-    both = RenyiDP(orders=(2.0, 16.0), epsilons=(0.05, 0.3))
-    singles = [RenyiDP(orders=(order,), epsilons=(bound,)) for order, bound in ((2.0, 0.05), (16.0, 0.3))]
+    both = DeclaredRDP(orders=(2.0, 16.0), epsilons=(0.05, 0.3))
+    singles = [DeclaredRDP(orders=(order,), epsilons=(bound,)) for order, bound in ((2.0, 0.05), (16.0, 0.3))]
     for delta in (1e-3, 1e-6):
-        assert both.epsilon(delta) <= min(single.epsilon(delta) for single in singles) * (1 + 1e-9)
+        assert both.epsilon_at(delta) <= min(single.epsilon_at(delta) for single in singles) * (1 + 1e-9)
     assert both.advantage() <= min(single.advantage() for single in singles) * (1 + 1e-9)
 
 

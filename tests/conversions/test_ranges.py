@@ -9,7 +9,7 @@ import pytest
 
 from dpcalc import conversions
 from dpcalc.errors import InputError
-from dpcalc.notions import ApproximateDP, GaussianDP, RenyiDP, ZeroConcentratedDP
+from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
 
 
 @pytest.mark.parametrize(
@@ -37,11 +37,11 @@ from dpcalc.notions import ApproximateDP, GaussianDP, RenyiDP, ZeroConcentratedD
         (lambda: conversions.group_dp(1.0, 0.0, 0), "size=0"),
         (lambda: conversions.pure_dp_mu(math.nan), "epsilon=nan"),
         (lambda: conversions.pure_dp_rdp(1.0, [0.5]), "orders=0.5"),
-        (lambda: GaussianDP(parameter=-1.0), "mu=-1.0"),
-        (lambda: GaussianDP(parameter=1e200), "mu=1e"),
-        (lambda: ZeroConcentratedDP(parameter=math.nan), "rho=nan"),
-        (lambda: RenyiDP(orders=(2.0,), epsilons=(-1.0,)), "epsilons=-1.0"),
-        (lambda: ApproximateDP(at_epsilon=1.0, at_delta=1.0), "delta=1.0"),
+        (lambda: DeclaredGDP(mu=-1.0), "mu=-1.0"),
+        (lambda: DeclaredGDP(mu=1e200), "mu=1e"),
+        (lambda: DeclaredZCDP(rho=math.nan), "rho=nan"),
+        (lambda: DeclaredRDP(orders=(2.0,), epsilons=(-1.0,)), "epsilons=-1.0"),
+        (lambda: DeclaredDP(epsilon=1.0, delta=1.0), "delta=1.0"),
     ],
 )
 def test_bad_arguments_are_refused_by_name(call, name):
@@ -68,19 +68,19 @@ def test_delta_of_a_very_large_mu_is_one_below_its_epsilon_and_nothing_above(mu)
 @pytest.mark.parametrize(
     "notion",
     [
-        GaussianDP(parameter=1e154),
-        GaussianDP(parameter=1e-300),
-        ZeroConcentratedDP(parameter=1e300),
-        ZeroConcentratedDP(parameter=1e-300),
-        RenyiDP(orders=(2.0,), epsilons=(0.0,)),
-        RenyiDP(orders=(1e300,), epsilons=(1.0,)),
-        ApproximateDP(at_epsilon=1e300),
+        DeclaredGDP(mu=1e154),
+        DeclaredGDP(mu=1e-300),
+        DeclaredZCDP(rho=1e300),
+        DeclaredZCDP(rho=1e-300),
+        DeclaredRDP(orders=(2.0,), epsilons=(0.0,)),
+        DeclaredRDP(orders=(1e300,), epsilons=(1.0,)),
+        DeclaredDP(epsilon=1e300),
     ],
 )
 def test_extreme_statements_answer_without_warnings(notion):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for value in (notion.epsilon(1e-5), notion.delta(1e300), notion.delta(0.0), notion.advantage()):
+        for value in (notion.epsilon_at(1e-5), notion.delta_at(1e300), notion.delta_at(0.0), notion.advantage()):
             assert value is not None
             assert 0 <= value < math.inf
         assert 0 <= notion.true_positive_rate(0.01) <= 1
@@ -89,11 +89,11 @@ def test_extreme_statements_answer_without_warnings(notion):
 @pytest.mark.parametrize(
     "notion",
     [
-        GaussianDP(parameter=1.0),
-        ZeroConcentratedDP(parameter=1.0),
-        RenyiDP(orders=(8.0,), epsilons=(0.4,)),
-        ApproximateDP(at_epsilon=1.0, at_delta=1e-5),
-        ApproximateDP(at_epsilon=1.0),
+        DeclaredGDP(mu=1.0),
+        DeclaredZCDP(rho=1.0),
+        DeclaredRDP(orders=(8.0,), epsilons=(0.4,)),
+        DeclaredDP(epsilon=1.0, delta=1e-5),
+        DeclaredDP(epsilon=1.0),
     ],
 )
 def test_groups_beyond_all_bounds_are_refused_and_not_an_internal_error(notion):

@@ -38,11 +38,11 @@ def test_the_stated_mu_covers_every_sum_that_is_accepted(
     stated = [gdp_rule(sigma=sigma, mu=budget, tolerance=tolerance)]
     stated.append(gdp_rule(sigma=sigma, norm_budget=budget, tolerance=tolerance))
     for rule in stated:
-        assert largest_sum(rule) <= (Fraction(rule.notion.mu()) * Fraction(sigma)) ** 2
+        assert largest_sum(rule) <= (Fraction(rule.notion.gdp()) * Fraction(sigma)) ** 2
     # A budget (ε,δ) has the tolerance inside it: what is accepted is within the μ that gives (ε,δ).
     rule = gdp_rule(sigma=sigma, epsilon=epsilon, delta=1e-6, tolerance=tolerance)
-    assert rule.notion.mu() == conversions.gdp_mu(epsilon, 1e-6)
-    assert largest_sum(rule) <= (Fraction(rule.notion.mu()) * Fraction(sigma)) ** 2
+    assert rule.notion.gdp() == conversions.gdp_mu(epsilon, 1e-6)
+    assert largest_sum(rule) <= (Fraction(rule.notion.gdp()) * Fraction(sigma)) ** 2
 
 
 @pytest.mark.parametrize("tolerance", PLANTED)
@@ -56,8 +56,8 @@ def test_the_stated_rho_covers_every_sum_that_is_accepted(
         rdp_rule(sigma=sigma, orders=[4], rhos=[budget], tolerance=tolerance),
         rdp_rule(sigma=sigma, epsilon=epsilon, delta=1e-6, tolerance=tolerance),
     ):
-        assert largest_sum(rule) <= 2 * Fraction(rule.notion.rho()) * Fraction(sigma) ** 2
-    assert rule.notion.rho() == conversions.zcdp_rho(epsilon, 1e-6)
+        assert largest_sum(rule) <= 2 * Fraction(rule.notion.zcdp()) * Fraction(sigma) ** 2
+    assert rule.notion.zcdp() == conversions.zcdp_rho(epsilon, 1e-6)
 
 
 @pytest.mark.parametrize("tolerance", PLANTED)

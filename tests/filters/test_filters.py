@@ -48,7 +48,7 @@ def test_published_runs_fit_exactly_into_their_norm_budget(sigma: int, steps: in
     flow = IndividualFilter(rule, individuals=1)
     allowed = sum(bool(flow.step([clip])[0]) for _ in range(steps + 5))
     assert allowed == steps
-    assert rule.notion.mu() == pytest.approx(math.sqrt(steps) / sigma, rel=1e-11)
+    assert rule.notion.gdp() == pytest.approx(math.sqrt(steps) / sigma, rel=1e-11)
 
 
 def test_gdp_allows_495_steps_where_rdp_allows_420() -> None:
@@ -152,8 +152,8 @@ def test_equality_with_the_budget_is_within_budget(clip: float, steps: int) -> N
     flow = IndividualFilter(rule, individuals=1)
     assert sum(bool(flow.step([clip])[0]) for _ in range(steps + 1)) == steps
     # The reported μ covers the exact sum of what ran.
-    assert rule.notion.mu() >= math.sqrt(steps) * clip
-    assert rule.notion.mu() == pytest.approx(math.sqrt(steps) * clip, rel=1e-12)
+    assert rule.notion.gdp() >= math.sqrt(steps) * clip
+    assert rule.notion.gdp() == pytest.approx(math.sqrt(steps) * clip, rel=1e-12)
 
 
 @pytest.mark.parametrize("clip", [0.1, 0.3, 1 / 3, 7.7])
@@ -163,7 +163,7 @@ def test_equality_holds_for_norms_stored_in_single_precision(clip: float) -> Non
     flow = IndividualFilter(rule, individuals=1)
     refused = list(flow.charge_block(np.full((420, 1), clip, dtype=np.float32)))
     assert not refused or not refused[0].out.any()
-    assert rule.notion.mu() >= math.sqrt(420) * clip
+    assert rule.notion.gdp() >= math.sqrt(420) * clip
 
 
 def test_a_hundred_thousand_equal_steps_still_fit() -> None:
@@ -195,8 +195,8 @@ def test_norms_may_depend_on_who_was_dropped() -> None:
 def test_a_budget_stated_as_epsilon_is_kept_to_the_last_digit() -> None:
     for rule in (gdp_rule, rdp_rule):
         built = rule(sigma=1.0, epsilon=1.0, delta=1e-5)
-        assert built.notion.epsilon(1e-5) <= 1.0 * (1 + 1e-11)
-        assert built.limits[0] * (1 + 2 * built.tolerance) <= 2 * built.notion.rho()
+        assert built.notion.epsilon_at(1e-5) <= 1.0 * (1 + 1e-11)
+        assert built.limits[0] * (1 + 2 * built.tolerance) <= 2 * built.notion.zcdp()
 
 
 def test_several_orders_stop_at_the_strictest() -> None:

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcalc.errors import InputError
+from dpcalc.filters.carrying import carry_out
 from dpcalc.filters.logs import csv_table, ordering, table
 from dpcalc.filters.logs.decimals import parse_decimals
-from dpcalc.filters.request import Request, carry_out
+from dpcalc.filters.request import Request
 from dpcalc.filters.run import Run
 
 REQUEST = Request(kind="gdp", sigma=2.0, mu=1.0)

@@ -16,8 +16,9 @@ import pytest
 
 from dpcalc.errors import InputError
 from dpcalc.filters import local
+from dpcalc.filters.carrying import carry_out
 from dpcalc.filters.mixture import Mixture, split_delta
-from dpcalc.filters.request import Request, carry_out
+from dpcalc.filters.request import Request
 from dpcalc.filters.rule import Rule
 from dpcalc.filters.rules import gdp_rule
 from dpcalc.filters.run import Run, Settings
@@ -123,7 +124,7 @@ def test_a_killed_process_is_started_again(tmp_path: Path) -> None:
     program = (
         "import sys; from dpcalc.filters import local; from dpcalc.filters.logs import dense\n"
         "local._CHECKPOINT_SECONDS = -1.0; dense._ENTRIES = 3000\n"
-        "from dpcalc.filters.request import *\n"
+        "from pathlib import Path; from dpcalc.filters.carrying import *\n"
         f"carry_out(Request(kind='gdp', sigma=20.0, mu=1.0, delta=1e-5, state=Path({str(state)!r})), {str(log)!r})"
     )
     process = subprocess.Popen([sys.executable, "-c", program])
@@ -148,8 +149,9 @@ OTHERS = {
     "delta_split": replace(SETTINGS, rule=replace(RULE, split=split_delta(1e-5))),
     "sample_rate": replace(SETTINGS, rule=replace(RULE, subsampled=SubsampledRenyi(orders=(8.0,), sampling_rate=0.1))),
     "clip_before_noise": replace(SETTINGS, clip_before_noise=2.0),
-    "rows_state_noise": replace(SETTINGS, rows_state_noise=True),
+    "beside": replace(SETTINGS, beside=("sigma",)),
     "finished": replace(SETTINGS, finished=True),
+    "dominating": replace(SETTINGS, dominating=(1.0, 1e-5)),
     "budget": replace(SETTINGS, budget=RULE),
     "anytime": replace(SETTINGS, anytime=(1e-5, 0.1)),
     "mode": replace(SETTINGS, mode="clip"),

@@ -121,7 +121,7 @@ def by_name(setting: Setting, theorem: str) -> Bound:
 )
 def test_theorem_4_9_is_its_formula_at_its_own_tau_and_split(run) -> None:
     setting = long_run(**({"strong_convexity": 0.01, "steps": 5000} | run))
-    bound = by_name(setting, "Bok et al., Theorem 4.9")
+    bound = by_name(setting, "Bok et al. 2024, Theorem 4.9")
     step, c = setting.sensitivity / (setting.batch * setting.sigma), 1 - setting.strong_convexity
     t, remaining = setting.steps, setting.steps - bound.tau
     shifted, *plain = bound.subsampled
@@ -138,7 +138,7 @@ def test_theorem_4_9_is_its_formula_at_its_own_tau_and_split(run) -> None:
 @pytest.mark.parametrize("run", [{}, {"steps": 40}, {"sigma": 0.05}, {"dataset_size": 150}, {"strong_convexity": 0.1}])
 def test_theorem_4_10_is_its_formula_at_its_own_tau_and_split(run) -> None:
     setting = long_run(**({"diameter": 1.0, "steps": 5000} | run))
-    bound = by_name(setting, "Bok et al., Theorem 4.10")
+    bound = by_name(setting, "Bok et al. 2024, Theorem 4.10")
     (part,) = bound.subsampled
     assert part.count == setting.steps - bound.tau
     step = setting.sensitivity / (setting.batch * setting.sigma)

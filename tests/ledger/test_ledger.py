@@ -10,7 +10,8 @@ from dpcalc.ledger.amounts import spent
 from dpcalc.ledger.answers import RefusedError
 from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.opening import open_terms
-from dpcalc.ledger.results import logged, standing
+from dpcalc.ledger.results import logged
+from dpcalc.ledger.standing import standing
 from dpcalc.ledger.terms import part_terms
 from dpcalc.ledger.tree import charged
 from dpcalc.ledger.units import float_up, subtract
@@ -220,6 +221,19 @@ def test_a_reserved_block_runs_only_if_it_was_accepted_and_nothing_is_given_back
         ran = True
     assert not ran
     assert spent_mu(ledger, "census") == pytest.approx(0.8, rel=1e-12)
+
+
+def test_a_reserved_block_runs_once_for_a_key(new_ledger) -> None:
+    """A second run is a second release, whatever the first one came to; the key was charged once."""
+    ledger = new_ledger(mu=1.0)
+    with ledger.reserve("census", DeclaredGDP(mu=0.1), key="run"):
+        pass
+    with (
+        pytest.raises(InputError, match="may have told something"),
+        ledger.reserve("census", DeclaredGDP(mu=0.1), key="run"),
+    ):
+        pytest.fail("it must not run again")
+    assert entries(ledger) == 2
 
 
 def test_results_guarantees_and_specs_can_be_charged(new_ledger, tmp_path) -> None:

@@ -105,6 +105,8 @@ GAUSSIAN = [{"type": "gaussian", "noise_multiplier": 2.0, "count": 4}]  # 1-GDP:
 CASES: list[tuple[list[dict[str, Any]], str, float, float]] = [
     (GAUSSIAN, "add-remove", 4.37718, 1e-5),
     ([{"type": "randomized-response", "epsilon": 1.0, "count": 1}], "add-remove", 0.98622679, 0.01),
+    # δ(t) = p(1 - e^{t-ε}) with p = (γ + e^{-ε}(½ - γ))/(γ + e^{-ε}(1 - γ)): 1 + log(1 - 0.01/p)
+    ([{"type": "staircase", "epsilon": 1.0, "gamma": 0.25, "count": 1}], "add-remove", 0.9845018, 0.01),
     ([{"type": "laplace", "scale": 1.0, "sensitivity": 1.0, "count": 1}], "add-remove", 0.79, 0.1),
     ([{"type": "dp", "epsilon": 0.5, "delta": 1e-6, "count": 1}], "add-remove", 0.5, 1e-6),
     # Bun, Steinke 2016: ρ + 2√(ρ log(1/δ)) = 5.2985…

@@ -158,7 +158,7 @@ def test_several_deltas_are_drawn_on_the_screen(dpcalc: Run) -> None:
     bars = [line.count("█") for line in screen.splitlines() if "█" in line]
     assert len(bars) == 3
     assert bars == sorted(bars)
-    assert bars[-1] == 30
+    assert bars[-1] == 40
 
 
 def test_a_badge_is_what_shields_reads(dpcalc: Run) -> None:

@@ -9,9 +9,10 @@ from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+from dpcalc.spec.documents import read_document
 from dpcalc.spec.entries import Entry
 from dpcalc.spec.inline import parse_inline
-from dpcalc.spec.specification import Document, common_adjacency, read_document
+from dpcalc.spec.specification import Document, common_adjacency
 from dpcalc.spec.text import parse
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 Run = Callable[..., Any]
@@ -125,6 +126,115 @@ def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 def test_a_result_that_was_changed_is_refused_at_the_field(dpcalc: Run, made: Any, change: tuple[Any, ...]) -> None:
     name, path, value, field = change
     refused(dpcalc, changed(made(name), path, value), f": {field}")
+
+
+FILTERS: dict[str, tuple[str, ...]] = {
+    "gdp": ("--filter", "gdp", "--sigma", "2", "--epsilon", "3"),
+    "clip": ("--filter", "gdp", "--noise-multiplier", "3", "--clip", "0.8", "--norm-budget", "2", "--mode", "clip"),
+    "rdp": ("--filter", "rdp", "--sigma", "2", "--order", "8", "--rho", "0.7"),
+    "sampled": ("--filter", "rdp", "--noise-multiplier", "1", "--clip", "1", "--sample-rate", "0.1", "--epsilon", "1"),
+    "finished": ("--filter", "gdp", "--sigma", "2", "--mu", "0.9", "--finished"),
+    "array": ("--filter", "gdp", "--sigma", "2", "--mu", "0.9"),
+    "delta": ("--filter", "dp", "--scope", "global", "--epsilon", "2", "--steps-delta", "4e-7"),
+}
+
+
+@pytest.fixture
+def filtered(dpcalc: Run, tmp_path: Path) -> Callable[[str], dict[str, Any]]:
+    """The result of a filter as a document that may be changed."""
+
+    def make(name: str) -> dict[str, Any]:
+        log = tmp_path / ("log.npy" if name == "array" else "log.csv")
+        log.write_text("step,epsilon,delta\n1,0.1,1e-8\n2,0.3,0\n" if name == "delta" else LOG)
+        if name == "array":
+            np.save(log, np.array([[1, 0.5], [1, 0.2]], dtype=np.float32))
+        found: dict[str, Any] = dpcalc("filter", log, *FILTERS[name], "--delta", "1e-6", "-f", "json").json
+        return found
+
+    return make
+
+
+LOG = "step,id,norm\n1,a,1\n1,b,0.5\n2,a,1\n2,b,0.2\n"
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_filters_result_is_read_and_worked_out_again(dpcalc: Run, filtered: Any, name: str) -> None:
+    document = filtered(name)
+    again = dpcalc("compose", "-", "-f", "json", stdin=json.dumps(document))
+    assert again.code == 0, again.err
+    assert again.json["epsilon"] == pytest.approx(document["epsilon"], rel=1e-3)
+    del document["details"]["request"]
+    refused(dpcalc, document, "details.request")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("gdp", "mechanisms.0.mu", 0.2, "mechanisms[0].mu"),
+        ("gdp", "epsilon", 1.0, "epsilon"),
+        ("gdp", "details.request.epsilon", 1.0, "mechanisms[0].mu"),
+        ("clip", "details.request.norm_budget", 1.0, "mechanisms[0].mu"),
+        ("rdp", "mechanisms.0.rho", 0.01, "mechanisms[0].rho"),
+        ("sampled", "mechanisms.0.epsilons", [0.001], "mechanisms[0].epsilons"),
+        ("sampled", "details.request.epsilon", 0.1, "mechanisms[0].orders"),
+        ("finished", "details.beyond_budget", 1, "mechanisms"),
+        ("array", "details.request.log.rounding", 0.1, "mechanisms[0].mu"),
+        ("delta", "mechanisms.0.epsilon", 0.5, "mechanisms[0].epsilon"),
+        ("delta", "details.request.log.beside", [], "details"),
+    ],
+)
+def test_a_filters_result_that_was_changed_is_refused(dpcalc: Run, filtered: Any, change: tuple[Any, ...]) -> None:
+    name, path, value, field = change
+    refused(dpcalc, changed(filtered(name), path, value), f": {field}")
+
+
+TRAINED: dict[str, tuple[str, ...]] = {
+    "sgd": ("--noise-multiplier", "2"),
+    "uniform": ("--noise-multiplier", "2", "--adjacency", "replace-one"),
+    "filter": ("--noise-multiplier", "20", "--filter", "gdp", "--grid-runs", "3"),
+    "sampled filter": ("--noise-multiplier", "2", "--filter", "rdp"),
+}
+
+
+@pytest.fixture
+def trained(dpcalc: Run) -> Callable[[str], dict[str, Any]]:
+    """The result of a short run as a document that may be changed."""
+
+    def make(name: str) -> dict[str, Any]:
+        usual = ("train", "--model", "logistic", "--steps", "2", "--delta", "1e-6", "--seed", "1", "-f", "json")
+        found: dict[str, Any] = dpcalc(*usual, *TRAINED[name]).json
+        return found
+
+    return make
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_run_is_read_and_worked_out_again(dpcalc: Run, trained: Any, name: str) -> None:
+    document = trained(name)
+    assert dpcalc("compose", "-", stdin=json.dumps(document)).code == 0
+    for path, value in (
+        ("details.request.settings.0.noise_multiplier", 90.0),
+        ("details.settings.noise_multiplier", 90.0),
+        ("details.request.grid_runs", 2),
+        ("details.grid_runs", 2),
+        ("details.request.settings.0.steps", 1),
+        ("details.request.records", 10**6),
+    ):
+        outcome = dpcalc("compose", "-", stdin=json.dumps(changed(copy.deepcopy(document), path, value)))
+        assert outcome.code == 2, path
+        assert "details" in outcome.err or "mechanisms" in outcome.err
+
+
+def test_a_run_that_claims_less_noise_than_its_plan_is_refused(dpcalc: Run, trained: Any) -> None:
+    """Numbers and mechanisms of a run with more noise, put into the result of one with less."""
+    document = trained("uniform")
+    other = dpcalc(
+        "train", "--model", "logistic", "--steps", "2", "--delta", "1e-6", "--seed", "1", "--noise-multiplier", "9",
+        "--adjacency", "replace-one", "-f", "json",
+    ).json  # fmt: skip
+    for key in ("epsilon", "epsilon_lower", "epsilon_estimate", "mu", "rho", "rdp", "mechanisms"):
+        document[key] = other[key]
+    refused(dpcalc, document, "mechanisms[0]")
 
 
 def test_a_filter_holds_for_added_or_removed_records_alone(dpcalc: Run, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from dpcalc.errors import DpcalcError
 from dpcalc.spec.entries import read_entry
 from dpcalc.spec.inline import parse_inline
 from dpcalc.spec.sampling import SCHEMES
-from dpcalc.spec.support import Support, support, support_matrix
+from dpcalc.spec.support import Support, example_of, support, support_matrix
 from dpcalc.spec.types import ENTRY_TYPES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,8 +38,7 @@ def test_shuffling_never_claims_amplification() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.entry.partition(',')[0]}-{row.sampling}-{row.adjacency}")
 def test_a_row_composes_or_is_refused_as_it_says(row: Support) -> None:
-    sampled = "" if row.sampling == "none" else f",sampling={row.sampling},rate=0.1"
-    node = parse_inline(row.entry + sampled)
+    node = parse_inline(row.entry + example_of(row.sampling))
     if row.refused:
         with pytest.raises(DpcalcError):
             read_entry(node, row.adjacency).mechanism.pairs()

@@ -10,8 +10,8 @@ from dpcalc.training.sums import SlotSums
 SIDE = 16
 
 
-def _problem(name, records=3, seed=0):
-    model = build(name, features=SIDE * SIDE, classes=4, hidden=(7, 5))
+def _problem(name, records=3, seed=0, backend="numpy"):
+    model = build(name, features=SIDE * SIDE, classes=4, hidden=(7, 5), backend=backend)
     generator = np.random.default_rng(seed)
     x = generator.random((records, SIDE * SIDE))
     y = generator.integers(0, 4, records)
@@ -32,8 +32,8 @@ def _pass(model, parameters, x, y, weights=None):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_gradient_is_the_derivative_of_the_loss(name):
-    model, parameters, x, y = _problem(name)
+def test_the_gradient_is_the_derivative_of_the_loss(name, backend):
+    model, parameters, x, y = _problem(name, backend=backend)
     gradients = _gradients(model, parameters, x, y)
     generator = np.random.default_rng(1)
     step = 1e-6
@@ -58,8 +58,8 @@ def test_each_single_parameter_of_each_layer_has_the_right_derivative(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_norms_and_weighted_sums_are_those_of_per_record_backpropagation(name):
-    model, parameters, x, y = _problem(name, records=5)
+def test_norms_and_weighted_sums_are_those_of_per_record_backpropagation(name, backend):
+    model, parameters, x, y = _problem(name, records=5, backend=backend)
     gradients = _gradients(model, parameters, x, y)
     weights = np.random.default_rng(2).standard_normal((2, 5))
     found = _pass(model, parameters, x, y, weights)
@@ -84,8 +84,8 @@ def test_the_bag_of_words_widths_have_the_published_number_of_parameters():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_chunks_and_tiles_change_nothing_but_rounding(name, monkeypatch):
-    model, parameters, x, y = _problem(name, records=7)
+def test_chunks_and_tiles_change_nothing_but_rounding(name, monkeypatch, backend):
+    model, parameters, x, y = _problem(name, records=7, backend=backend)
     whole = _pass(model, parameters, x, y)
     monkeypatch.setattr(model, "chunk", 4)
     monkeypatch.setattr("dpcalc.training.sums.TILE", 2)

@@ -145,8 +145,8 @@ def test_many_random_records_without_any_attack():
 
 
 @pytest.mark.parametrize("count", [10, 209, 512])
-def test_records_at_the_kink_of_a_rectifier(count):
-    settings = replace(LOGISTIC, model="mlp", hidden=(8,))
+def test_records_at_the_kink_of_a_rectifier(count, backend):
+    settings = replace(LOGISTIC, model="mlp", hidden=(8,), backend=backend)
     generator = np.random.default_rng(count)
     start = _trainer_of(settings, _dataset(np.zeros((4, 600)), [0, 1, 0, 1])).parameters
     for _ in range(3):
@@ -155,11 +155,11 @@ def test_records_at_the_kink_of_a_rectifier(count):
 
 
 @pytest.mark.parametrize("settings", _in_all_modes(clip=0.7))
-def test_random_records_in_every_mode(settings):
+def test_random_records_in_every_mode(settings, backend):
     generator = np.random.default_rng(5)
     data = _dataset(3 * generator.standard_normal((300, 6)), generator.integers(0, 3, 300))
     # Replacing a record by an empty one moves the sum by one clip, and by another one by two.
-    assert max(_movements(settings, data, 11, steps=6)) <= 1
+    assert max(_movements(replace(settings, backend=backend), data, 11, steps=6)) <= 1
 
 
 @pytest.mark.parametrize("size", [3e25, 3e38, 1e17, 1e19])
@@ -178,24 +178,24 @@ def test_enormous_features_and_tiny_clips(size, clip, features, classes):
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("clipping", ["fixed", "online"])
-def test_every_model_and_every_layer(model, clipping):
+def test_every_model_and_every_layer(model, clipping, backend):
     generator = np.random.default_rng(8)
     x = generator.random((20, 256))
     x[3], x[4] = 1e6 * generator.standard_normal(256), 1e15
     data = _dataset(x, generator.integers(0, 3, 20), 3)
-    settings = replace(LOGISTIC, model=model, clip=1e-3, clipping=clipping, hidden=(9, 5))
+    settings = replace(LOGISTIC, model=model, clip=1e-3, clipping=clipping, hidden=(9, 5), backend=backend)
     for gone in (3, 4, 5):
         assert max(_movements(settings, data, gone, steps=2)) <= 1
 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("size", [3e25, HUGE])
-def test_a_record_that_overflows_is_an_empty_slot_and_the_run_goes_on(model, size):
+def test_a_record_that_overflows_is_an_empty_slot_and_the_run_goes_on(model, size, backend):
     generator = np.random.default_rng(9)
     x = generator.random((20, 256))
     x[3] = size
     data = _dataset(x, generator.integers(0, 3, 20), 3)
-    trainer = _trainer_of(replace(LOGISTIC, model=model, filter="gdp"), data)
+    trainer = _trainer_of(replace(LOGISTIC, model=model, filter="gdp", backend=backend), data)
     sums = SlotSums(trainer.model, 20)
     seats = np.where(np.arange(20) == 3, -1, np.arange(20))
     ones = lambda norms, _, __: np.ones((1, len(norms)))  # noqa: E731

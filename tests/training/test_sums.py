@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpcalc.errors import CertificationError, InputError
+from dpcalc.training.backends.layers import Dense
 from dpcalc.training.batches import Batches, seated
-from dpcalc.training.layers import Dense
 from dpcalc.training.models import MODELS, build
 from dpcalc.training.noise import SeededNoise
 from dpcalc.training.sums import SlotSums, margin

@@ -51,7 +51,9 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans, tilt: float = 
     p, b, p_error, b_error = _cells(bases, t)
     _bring_zero_inside((p, b, p_error, b_error), z)
     beyond = _without_faint(p, b, p_error, b_error, q)
-    infinite, zero, at_first, at_last = _ends(Cells(p, b, p_error, b_error), z, q, layout.edges)
+    infinite, zero, at_first, at_last = _ends(
+        Cells(p, b, p_error, b_error), z, q, layout.edges, max(base.excess() for base in bases)
+    )
     inner = slice(1, -1)
     alone = np.stack([base.lone_atoms(row) for base, row in zip(bases, t, strict=True)]) & (z[:, :-1] > 0)
     inside = Cells(p[:, inner], b[:, inner], p_error[:, inner], b_error[:, inner])
@@ -127,7 +129,9 @@ def _without_faint(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Fl
     return infinite * raised, zero * raised
 
 
-def _ends(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[float, float, Floats, Floats]:
+def _ends(
+    cells: Cells, z: Floats, q: Floats, edges: Floats, excess: float = 0.0
+) -> tuple[float, float, Floats, Floats]:
     """Mass at ∞ and at 0, and more weight on the first and the last point (L8).
 
     What lies to the left of the grid is split onto {0, first point}, what lies to the right onto {last point, ∞};
@@ -138,7 +142,7 @@ def _ends(cells: Cells, z: Floats, q: Floats, edges: Floats) -> tuple[float, flo
     for masses, errors in ((p, p_error), (b, b_error)):
         lacking = 1 - masses.sum(axis=-1)
         allowed = errors.sum(axis=-1) + 2 * masses.shape[-1] * UNIT
-        if not np.all(lacking > -allowed - _TOO_MUCH):
+        if not np.all(lacking > -allowed - _TOO_MUCH - excess):
             raise CertificationError(f"the masses of a pair add up to {float((1 - lacking).max()):.12g}, more than 1.")
         missing.append(np.where(lacking > allowed, lacking, 0.0))
     rate = q[:, 0]

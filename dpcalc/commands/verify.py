@@ -1,0 +1,90 @@
+"""`dpcalc verify`: results recomputed by code that shares nothing with the accountants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from dpcalc.asked import Asked, argument, number, option
+from dpcalc.errors import InputError
+from dpcalc.guarantee import Outcome, Result, Section
+
+if TYPE_CHECKING:
+    from dpcalc.referee.check import Finding
+
+_LARGEST = 10_000_000
+_OUTCOMES: dict[str, Outcome] = {"confirmed": "within", "contradicted": "over", "not-checked": "unproved"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verify(Asked):
+    """Recompute results in ball arithmetic, and say of each: confirmed, contradicted or not checked.
+
+    Exit code 0 if all are confirmed, 1 if any is contradicted, 3 if any could not be checked. Needs the extra `verify`.
+    """
+
+    example: ClassVar[str] = "dpcalc verify --self-test"
+
+    results: Annotated[
+        tuple[str, ...],
+        argument(metavar="RESULT…", help="JSON of any dpcalc command; - is standard input.", repeated=True),
+    ] = ()
+    self_test: Annotated[
+        bool, option("--self-test", help="Check what is assumed of this machine: rounding, transforms, functions.")
+    ] = False
+    seconds: Annotated[float, number("--seconds", help="How long to refine the grids of one result.")] = 60.0
+
+    def answer(self) -> Result:
+        """A verdict on each."""
+        try:
+            from dpcalc.referee.check import Finding, checked
+            from dpcalc.referee.platform import tested
+        except ImportError:
+            raise InputError("ball arithmetic needs python-flint: install dpcalc with its extra `verify`") from None
+        if not self.results and not self.self_test:
+            raise InputError("there is nothing to verify: give a RESULT, or --self-test")
+        rows: list[tuple[str, Finding]] = []
+        if self.self_test:
+            for name, holds, words in tested():
+                rows.append((name, Finding("confirmed" if holds else "contradicted", words)))
+        rows += [(name, checked(_read(name), self.seconds)) for name in self.results]
+        findings = [finding for _, finding in rows]
+        told = [{"result": name, "verdict": each.verdict, "reason": each.reason} for name, each in rows]
+        table = tuple((name, each.verdict, each.reason) for name, each in rows)
+        return Result(
+            command="verify",
+            details={"checks": told},
+            headline=_headline(findings),
+            sections=(Section(title="", columns=("what", "verdict", "why"), rows=table),),
+            records=tuple(told),
+            goal=_goal(findings),
+        )
+
+
+def _read(name: str) -> dict[str, Any]:
+    import json
+
+    from dpcalc.files import read_bytes
+
+    data = read_bytes(name, limit=_LARGEST, what="a result")
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        raise InputError("not the JSON of a dpcalc command", where=name) from None
+    if not isinstance(document, dict) or document.get("schema") != "dpcalc/1":
+        raise InputError('not the JSON of a dpcalc command ("schema": "dpcalc/1" is missing)', where=name)
+    return document
+
+
+def _goal(findings: list[Finding]) -> Outcome:
+    outcomes = {_OUTCOMES[finding.verdict] for finding in findings}
+    return "over" if "over" in outcomes else "unproved" if "unproved" in outcomes else "within"
+
+
+def _headline(findings: list[Finding]) -> str:
+    count = {verdict: sum(f.verdict == verdict for f in findings) for verdict in _OUTCOMES}
+    if count["contradicted"]:
+        return f"NO: {count['contradicted']} of {len(findings)} contradicted"
+    if count["not-checked"]:
+        return f"{count['confirmed']} of {len(findings)} confirmed, {count['not-checked']} could not be checked"
+    return "confirmed" if len(findings) == 1 else f"all {len(findings)} confirmed"

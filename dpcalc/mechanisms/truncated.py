@@ -1,0 +1,136 @@
+"""Poisson batches of which at most so many records are kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpcalc.guarantee import Adjacency
+from dpcalc.mechanisms.base import Mechanism
+from dpcalc.mechanisms.sampled import PoissonSampled, sampled
+from dpcalc.mechanisms.validation import expect_whole
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.blended import BlendedPair
+from dpcalc.pairs.profile import group_of_two
+from dpcalc.rounding import UNIT
+
+
+@dataclass(frozen=True, kw_only=True)
+class TruncatedPoisson(PoissonSampled):
+    """The base on a Poisson batch, of which `largest_batch` records are kept, uniformly, if it is larger.
+
+    Let N of the other records be sampled, τ = P(N ≥ B). If N < B the record is simply added; otherwise it is kept with
+    probability at most B/(B+1) and then takes the place of another. So (1-τ)·Law(1-q+qZ) + τ·Law(1-q′+q′Z′) dominates,
+    q′ = qB/(B+1), Z the ratio of the base under add-remove and Z′ under replace-one, both directions. Not attained.
+    """
+
+    scheme: ClassVar[str] = "truncated-poisson"
+
+    dataset_size: int
+    largest_batch: int
+    adjacency: Adjacency = "add-remove"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_whole("dataset_size", self.dataset_size)
+        expect_whole("largest_batch", self.largest_batch)
+
+    @cached_property
+    def overflow(self) -> tuple[float, float]:
+        """Bounds on τ, for one record more and for one less than the data set has."""
+        low, _ = binomial_tail(self.dataset_size - 1, self.sampling_rate, self.largest_batch)
+        _, high = binomial_tail(self.dataset_size, self.sampling_rate, self.largest_batch)
+        return low, high
+
+    @cached_property
+    def _one_record(self) -> tuple[Pair, Pair]:
+        low, high = self.overflow
+        added = sampled(self.base.pairs(), self.sampling_rate)
+        if high == 0:
+            return added
+        kept = self.sampling_rate * (self.largest_batch / (self.largest_batch + 1)) * (1 + 4 * UNIT)
+        replaced = sampled(self.base.as_replace_one().pairs(), min(kept, 1.0))
+        remove, add = (
+            BlendedPair(first, second, (1 - low) * (1 + 2 * UNIT), high)
+            for first, second in zip(added, replaced, strict=True)
+        )
+        return remove, add
+
+    @cached_property
+    def _pairs(self) -> tuple[Pair, Pair]:
+        if self.adjacency == "add-remove":
+            return self._one_record
+        pair = group_of_two(*self._one_record)
+        return pair, pair
+
+    def attained_pairs(self) -> tuple[Pair, Pair] | None:
+        return super().attained_pairs() if self.overflow[1] == 0 else None
+
+    def _unsampled(self) -> Mechanism:
+        """The worst of both cases with every record sampled."""
+        return self.base if self.overflow[1] == 0 and self.adjacency == "add-remove" else self.base.as_replace_one()
+
+    def gdp_is_exact(self) -> bool:
+        return self.overflow[1] == 0 and super().gdp_is_exact()
+
+    def theorem(self) -> str:
+        words = "Poisson subsampling, of larger batches a uniform part: added, or in the place of another record"
+        return words if self.adjacency == "add-remove" else f"{words}; replace-one as a group of two"
+
+    def assumptions(self) -> tuple[str, ...]:
+        kept = f"of a batch of more than {self.largest_batch} records a uniform part of {self.largest_batch} is kept"
+        return (*super().assumptions(), kept, f"the data set has {self.dataset_size} records")
+
+    def spec(self) -> Mapping[str, Any]:
+        sampling = {
+            "scheme": self.scheme,
+            "rate": self.sampling_rate,
+            "dataset_size": self.dataset_size,
+            "largest_batch": self.largest_batch,
+        }
+        return {**self.base.spec(), "sampling": sampling}
+
+
+def binomial_tail(trials: int, rate: float, least: int) -> tuple[float, float]:
+    """Bounds on P(Bin(trials, rate) ≥ least): from the likeliest term of the smaller tail on, a sum of ratios."""
+    if least <= 0 or trials < least:
+        value = 1.0 if least <= 0 else 0.0
+        return value, value
+    if rate >= 1:
+        return 1.0, 1.0
+    if least > trials * rate:
+        return _smaller_tail(trials, rate, least, 1)
+    low, high = _smaller_tail(trials, rate, least - 1, -1)
+    return max(math.nextafter(1 - high, 0.0), 0.0), min(math.nextafter(1 - low, 1.0), 1.0)
+
+
+def _smaller_tail(trials: int, rate: float, first: int, direction: int) -> tuple[float, float]:
+    """Σ of the probabilities of first, first ± 1, …, away from the mean: each less than the last by a falling ratio."""
+    terms = (
+        math.lgamma(trials + 1),
+        -math.lgamma(first + 1),
+        -math.lgamma(trials - first + 1),
+        first * math.log(rate),
+        (trials - first) * math.log1p(-rate),
+    )
+    room = trials - first if direction > 0 else first
+    size = min(room, int(60 * math.sqrt(trials * rate * (1 - rate) + 1)) + 200)
+    k = first + direction * np.arange(size, dtype=np.float64)
+    odds = rate / (1 - rate)
+    ratios = (trials - k) / (k + 1) * odds if direction > 0 else k / (trials - k + 1) / odds
+    products = np.cumprod(ratios)
+    total = 1 + float(products.sum())
+    # What is left out is below a geometric series with the last ratio.
+    last, ratio = (float(products[-1]), min(float(ratios[-1]), 1.0)) if size else (0.0, 0.0)
+    rest = 0.0 if size == room else last / (1 - ratio) if ratio < 1 else math.inf
+    error = 8 * UNIT * (sum(map(abs, terms)) + 1) + (8 * size + 16) * UNIT
+    exponent = math.fsum(terms)
+    return (
+        min(math.exp(exponent - 2 * error) * total * (1 - 1e-12), 1.0),
+        min(math.exp(exponent + 2 * error) * (total + rest) * (1 + 1e-12) + 1e-300, 1.0),
+    )

@@ -1,0 +1,1 @@
+"""The standard streams, and progress for people who watch them."""

@@ -1,0 +1,21 @@
+"""The words of training: which model, clipping, optimizer and filter; and between which clips sums are proved."""
+
+from typing import Literal
+
+from dpcalc.numbers import Range
+
+ModelName = Literal["logistic", "mlp", "cnn", "cnn-small", "autoencoder"]
+BackendName = Literal["numpy", "torch"]
+ClippingName = Literal["fixed", "quantile", "online"]
+OptimizerName = Literal["sgd", "adam-wosm"]
+FilterName = Literal["none", "gdp", "rdp"]
+FilterMode = Literal["drop", "clip"]
+StopName = Literal["gaussian", "continual", "above-threshold"]
+
+# Clips for which rounding of weighted gradients is covered by the slack in clipping.py, also as a clip moves.
+CLIPS = Range(low=1e-12, high=1e12)
+
+
+def is_module(model: str) -> bool:
+    """Whether this is no model of ours but FILE.py:FUNCTION."""
+    return ":" in model

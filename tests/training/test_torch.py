@@ -1,0 +1,206 @@
+"""PyTorch in place of NumPy: the same numbers, the same account, and modules of the user's own."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpcalc.errors import CertificationError, InputError
+from dpcalc.training.data import Dataset
+from dpcalc.training.loop import Trainer
+from dpcalc.training.models import MODELS, build
+from dpcalc.training.plan import Plan
+from dpcalc.training.privacy import account
+from dpcalc.training.run import Files, run
+from dpcalc.training.settings import Settings
+from dpcalc.training.sums import SlotSums
+
+torch = pytest.importorskip("torch")
+
+MODULES = """
+import torch
+from torch import nn
+
+class Counting(nn.Module):
+    def __init__(self, features, classes):
+        super().__init__()
+        self.scores = nn.Linear(features, classes)
+        self.register_buffer("seen", torch.zeros(()))
+    def forward(self, x):
+        self.seen += len(x)
+        return self.scores(x)
+
+class Centred(nn.Module):
+    def __init__(self, features, classes):
+        super().__init__()
+        self.scores = nn.Linear(features, classes)
+    def forward(self, x):
+        return self.scores(x - x.mean(dim=0))
+
+def mlp(features, classes):
+    return nn.Sequential(nn.Linear(features, 7), nn.ReLU(), nn.Linear(7, classes))
+def normalised(features, classes):
+    return nn.Sequential(nn.Linear(features, 7), nn.BatchNorm1d(7), nn.Linear(7, classes))
+def batch_of_one(features, classes):
+    return nn.Sequential(nn.Unflatten(1, (1, features)), nn.BatchNorm1d(1, track_running_stats=False), nn.Flatten(),
+                         nn.Linear(features, classes))
+def dropout(features, classes):
+    return nn.Sequential(nn.Dropout(), nn.Linear(features, classes))
+def narrow(features, classes):
+    return nn.Linear(features, 1)
+def empty(features, classes):
+    return nn.ReLU()
+def words(features, classes):
+    return "a network"
+counting, centred = Counting, Centred
+"""
+GENERATOR = np.random.default_rng(3)
+X, Y = GENERATOR.standard_normal((90, 6)).astype(np.float32), GENERATOR.integers(0, 3, 90)
+DATA = Dataset(name="drawn", x_train=X, y_train=Y, x_test=X[:30], y_test=Y[:30], classes=3)
+
+
+@pytest.fixture
+def modules(tmp_path):
+    path = tmp_path / "modules.py"
+    path.write_text(MODULES)
+    return path
+
+
+def _plan(**changes):
+    settings = Settings(algorithm="gd", steps=6, noise_multiplier=2.0, seed=1, lr=0.5, backend="torch")
+    return Plan(settings=replace(settings, **changes), records=len(DATA), delta=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_both_backends_compute_the_same_network(name):
+    generator = np.random.default_rng(1)
+    x, y, weights = generator.random((70, 784)), generator.integers(0, 10, 70), generator.standard_normal((2, 70))
+    found = []
+    for backend in ("numpy", "torch"):
+        network = build(name, features=784, classes=10, hidden=(9,), backend=backend)
+        start = network.initial(np.random.default_rng(2).random).astype(np.float64)
+        sums = SlotSums(network, 70)
+        found.append(sums.run(start, x, y, slice(0, 70), lambda _, __, part: weights[:, part], queries=2))
+        found[-1] = (*vars(found[-1]).values(), network.outputs(start, x), network.plain_sum(start, x, y))
+    for ours, theirs in zip(*found, strict=True):
+        assert theirs == pytest.approx(ours, rel=1e-9, abs=1e-11)
+
+
+@pytest.mark.parametrize("changes", [{}, {"filter": "gdp", "extra_steps": 3}, {"clipping": "online"}])
+def test_runs_differ_by_rounding_only_and_cost_the_same(changes):
+    trainers = [run(_plan(backend=backend, **changes), DATA) for backend in ("numpy", "torch")]
+    assert trainers[1].parameters == pytest.approx(trainers[0].parameters, rel=1e-3, abs=1e-4)
+    assert trainers[1].history.clips == pytest.approx(trainers[0].history.clips)
+    ours, theirs = (account(trainer.plan).guarantee for trainer in trainers)
+    assert theirs == ours
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_kernels_that_mix_records_are_found_out(model, monkeypatch):
+    network = build(model, features=256, classes=3, backend="torch")
+    sums, parameters = SlotSums(network, 40), network.initial(np.random.default_rng(0).random)
+    sums.test_locality(parameters)
+    for layer in network._layers:
+        if layer._layer.shapes:
+            forward = layer.forward
+            monkeypatch.setattr(layer, "forward", _mixing(forward))
+            with pytest.raises(CertificationError, match="one record change another's gradient"):
+                sums.test_locality(parameters)
+            monkeypatch.setattr(layer, "forward", forward)
+
+
+def _mixing(forward):
+    """A product in which one row's last bits depend on another row."""
+
+    def mixed(inputs, parameters):
+        outputs = forward(inputs, parameters)
+        first = outputs.flatten(1)[:, :1]
+        odd = (first.view(torch.int32) & 1).roll(1, 0).to(outputs.dtype).reshape(-1, *[1] * (outputs.ndim - 1))
+        return outputs * (1 + 2.0**-20 * odd)
+
+    return mixed
+
+
+def test_a_module_is_trained_like_the_same_network_of_ours(modules):
+    """With the module's own start copied over, both runs are the same up to rounding."""
+    theirs = Trainer(_plan(model=f"{modules}:mlp"), DATA)
+    ours = Trainer(_plan(model="mlp", hidden=(7,), backend="numpy"), DATA)
+    sizes = np.split(theirs.parameters, np.cumsum([42, 7, 21]))
+    order = (sizes[0].reshape(7, 6).T.ravel(), sizes[1], sizes[2].reshape(3, 7).T.ravel(), sizes[3])
+    ours.parameters = np.concatenate(order)
+    passes = []
+    for trainer in (theirs, ours):
+        weigh = lambda norms, _, __: np.ones((1, len(norms)))  # noqa: E731
+        passes.append(trainer._sums.run(trainer.parameters, X, Y, slice(0, 90), weigh))
+    assert passes[0].norms == pytest.approx(passes[1].norms, rel=1e-5)
+    assert passes[0].losses == pytest.approx(passes[1].losses, rel=1e-5)
+    plain = theirs.model.plain_sum(theirs.parameters, X, Y)
+    assert passes[0].sums[0] == pytest.approx(plain, rel=1e-4, abs=1e-4)
+    assert account(theirs.plan).guarantee == account(ours.plan).guarantee
+
+
+def test_a_record_moves_a_module_s_sum_by_no_more_than_its_clip(modules):
+    plan = _plan(model=f"{modules}:mlp", clip=1e-3)
+    x = X.copy()
+    x[4], x[5] = 1e6, 3e38
+    trainer = Trainer(plan, replace(DATA, x_train=x))
+    clip = trainer.clipping
+
+    def weigh(norms, present, _):
+        return clip.weights(norms) * present
+
+    whole = trainer._sums.run(trainer.parameters, x, Y, slice(0, 90), weigh)
+    for gone in (0, 4, 5, 89):
+        seats = np.where(np.arange(90) == gone, -1, np.arange(90))
+        rest = trainer._sums.run(trainer.parameters, x, Y, seats, weigh)
+        assert np.linalg.norm(whole.sums - rest.sums) <= clip.spent(whole.norms[[gone]])[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("normalised", "record by record"),
+        ("batch_of_one", "mixes records"),
+        ("centred", "mixes records"),
+        ("dropout", "record by record"),
+        ("counting", "record by record|buffers"),
+        ("narrow", "scores of shape"),
+        ("empty", "no parameters"),
+        ("words", "not an nn.Module"),
+        ("absent", "cannot be loaded"),
+    ],
+)
+def test_modules_that_mix_records_or_are_none_are_refused(modules, name, why):
+    with pytest.raises(InputError, match=why):
+        Trainer(_plan(model=f"{modules}:{name}"), DATA)
+
+
+def test_a_module_is_resumed_bit_for_bit_and_only_as_it_was(modules, tmp_path, monkeypatch):
+    monkeypatch.setattr("dpcalc.training.run._BETWEEN_SAVES", 0)
+    plan = _plan(model=f"{modules}:mlp")
+    whole = run(plan, DATA)
+
+    def killed(trainer):
+        if trainer.step == 3:
+            raise KeyboardInterrupt
+
+    files = Files(checkpoint=str(tmp_path / "run.ckpt"))
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, DATA, files=files, observe=killed)
+    assert np.array_equal(run(plan, DATA, files=replace(files, resume=True)).parameters, whole.parameters)
+    modules.write_text(MODULES + "\n# changed\n")
+    with pytest.raises(InputError, match="network"):
+        run(plan, DATA, files=replace(files, resume=True))
+
+
+def test_the_command_says_what_it_assumes_of_a_module(modules, dpcalc):
+    asked = ("--backend", "torch", "--model", f"{modules}:mlp", "--algorithm", "gd", "--steps", 3)
+    assumptions = dpcalc("train", *asked, "--noise-multiplier", 9, "-f", "json").json["assumptions"]
+    assert any("modules.py:mlp computes a record's loss from that record" in line for line in assumptions)
+
+
+def test_a_module_needs_torch_and_a_backend_is_one_of_two():
+    with pytest.raises(InputError, match="needs --backend torch"):
+        Settings(model="file.py:build")
+    with pytest.raises(InputError, match="backend"):
+        Settings(backend="jax")
