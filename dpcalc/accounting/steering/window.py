@@ -17,7 +17,7 @@ LONGEST = 1 << 19
 """Points of a window: a longer one is not worth waiting for."""
 
 _ORDERS = np.geomspace(0.02, 16.0, 24)  # over the standard deviation
-_UNSEEN = 0.003  # of the tolerance, for weights that wrap around
+_UNSEEN = 5e-5  # of the tolerance, for weights that wrap around: in a mild tilt so little of them is beyond ε
 
 Laws = Sequence[tuple[Law, int]]
 
