@@ -26,7 +26,6 @@ class Train(Files, Wanted, Settings, Asked):
     """
 
     example: ClassVar[str] = "dpcalc train --model logistic --epochs 2 --epsilon 1 --delta 1e-5"
-    draws: ClassVar[bool] = True
 
     descent: Annotated[
         Algorithm | None,
