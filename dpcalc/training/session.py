@@ -18,7 +18,8 @@ from dpcalc.training import data as datasets
 from dpcalc.training import recompute
 from dpcalc.training.data import Dataset
 from dpcalc.training.grid import read_grid
-from dpcalc.training.loop import DivergedError, Trainer
+from dpcalc.training.history import DivergedError
+from dpcalc.training.loop import Trainer
 from dpcalc.training.models import MODULE
 from dpcalc.training.names import is_module
 from dpcalc.training.noise import SEEDED, SYSTEM
