@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +29,8 @@ from dpcalc.training.tiles import as_aligned, squared_norms
 
 # Parameters beyond this are no model any more, and single precision is about to overflow.
 _DIVERGED = 1e6
+# How often test records are looked at on the way, and how many of them: for a picture, at little cost.
+_MEASURED, _TRIED = 20, 1000
 
 
 class Trainer:
@@ -159,7 +161,7 @@ class Trainer:
 
     def save(self, path: str, facts: dict[str, Any]) -> None:
         """A checkpoint of everything that the next step depends on."""
-        history = {"active": self.history.active, "clips": self.history.clips, "losses": self.history.losses}
+        history = asdict(self.history)
         stored = {
             "step": self.step,
             "plan": self.plan.as_dict(),
@@ -265,6 +267,14 @@ class Trainer:
         assert self.plain is not None
         if (found > self.plain) if self.model.reconstructs else (found < self.plain):
             self.parameters, self.kept_step = self.plain_parameters.copy(), self.plan.planned_steps
+
+    def measure(self) -> None:
+        """Try the released parameters on some test records now and then, where these are public."""
+        often = self.step % -(-self.total_steps // _MEASURED) == 0 or self.finished
+        if not often or self.plan.looked or not len(self._data.x_test):
+            return
+        x, y = self._data.x_test[:_TRIED], self._data.y_test[:_TRIED]
+        self.history.measured.append((self.step, float(self.model.quality(self.parameters, x, y))))
 
     def quality(self) -> tuple[float, float | None]:
         """Accuracy (or mean squared error) on the training records and, where there are any, the test records."""
