@@ -71,16 +71,16 @@ def test_it_is_accounted_for_as_random_allocation_with_room_in_the_slots():
 def test_a_run_that_was_killed_within_an_epoch_goes_on_with_its_allocation(tmp_path, monkeypatch):
     monkeypatch.setattr("dpcalc.training.run._BETWEEN_SAVES", 0.0)
 
-    class Killed(Exception):
+    class KilledError(Exception):
         pass
 
     def kill(trainer):
         if trainer.step == 4:
-            raise Killed
+            raise KilledError
 
     files = Files(checkpoint=str(tmp_path / "run.npz"))
     whole = run(plan(), DATA)
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         run(plan(), DATA, files=files, observe=kill)
     resumed = run(plan(), DATA, files=replace(files, resume=True))
     assert np.array_equal(resumed.parameters, whole.parameters)
