@@ -54,12 +54,12 @@ CASES: dict[str, tuple[list[Any], float]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_answered_is_confirmed(name: str) -> None:
-    assert checked(result(*CASES[name]), 10.0).verdict == "confirmed"
+    assert checked(result(*CASES[name]), 2.0).verdict == "confirmed"
 
 
 @pytest.mark.parametrize("name", ["gaussian", "laplace", "coins", "all"])
 def test_a_twentieth_less_is_contradicted(name: str) -> None:
-    assert checked(result(*CASES[name], factor=0.95), 10.0).verdict == "contradicted"
+    assert checked(result(*CASES[name], factor=0.95), 2.0).verdict == "contradicted"
 
 
 def test_ratios_that_reach_too_far_are_left_to_a_larger_size() -> None:
