@@ -31,6 +31,7 @@ if _typing.TYPE_CHECKING:
         DiscreteLaplace,
         Exponential,
         Gaussian,
+        Histogram,
         Laplace,
         RandomizedResponse,
         Staircase,
@@ -58,7 +59,7 @@ _HOMES = {
     ),
     "dpcalc.api.mechanisms": (
         "DP", "DPSGD", "GDP", "RDP", "ZCDP", "DiscreteGaussian", "DiscreteLaplace", "Exponential", "Gaussian",
-        "Laplace", "RandomizedResponse", "Staircase",
+        "Histogram", "Laplace", "RandomizedResponse", "Staircase",
     ),
     "dpcalc.api.result": ("Result",),
     "dpcalc.conversions": (
@@ -83,6 +84,7 @@ __all__ = [
     "Exponential",
     "Gaussian",
     "GlobalFilter",
+    "Histogram",
     "IndividualFilter",
     "InputError",
     "Laplace",

@@ -159,12 +159,12 @@ def check(record: Any) -> None:
 class Asked(ABC):
     """A question with the limits that its answer is held against: a command, and a function in Python.
 
-    `example` is the line that its help ends with, `draws` whether its curves can be drawn. What `writes` by itself
+    `example` is the line that its help ends with, `draws` whether its guarantee can be drawn. What `writes` by itself
     shows no result.
     """
 
     example: ClassVar[str]
-    draws: ClassVar[bool] = False
+    draws: ClassVar[bool] = True
     writes: ClassVar[bool] = False
 
     prior: Annotated[

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from dpcalc.errors import IncompatibleError
 
@@ -41,6 +41,53 @@ class Risk:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What numbers rest on, as data: citations, what must hold, what must be read, and how much may be claimed.
+
+    It adds up: everything once, in order, and the claim as weak as its weakest part.
+    """
+
+    citations: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    status: Status = "certified"
+
+    def __add__(self, other: Evidence) -> Evidence:
+        lines = ("citations", "assumptions", "warnings", "remarks")
+        both = {name: tuple(dict.fromkeys((*getattr(self, name), *getattr(other, name)))) for name in lines}
+        return Evidence(**both, status=weakest_status([self.status, other.status]))
+
+
+class Release(Protocol):
+    """What a guarantee asks of what it is about: a mechanism, or what is only stated."""
+
+    @property
+    def adjacency(self) -> Adjacency: ...
+
+    def sampler(self) -> str: ...
+
+    def spec(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stated:
+    """A release of which only the entry of a spec is known (nothing if that is empty), and how records are drawn."""
+
+    adjacency: Adjacency
+    entry: Mapping[str, Any] = field(default_factory=dict)
+    drawn: str = "none"
+
+    def sampler(self) -> str:
+        """How records are drawn."""
+        return self.drawn
+
+    def spec(self) -> Mapping[str, Any]:
+        """The entry."""
+        return self.entry
+
+
+@dataclass(frozen=True, kw_only=True)
 class Guarantee:
     """What holds, and on which conditions.
 
@@ -71,6 +118,29 @@ class Guarantee:
     warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     mechanisms: tuple[Mapping[str, Any], ...] = ()
+
+    @classmethod
+    def of(
+        cls, releases: Sequence[tuple[Release, int | None]], evidence: Evidence, *, accountant: str, **numbers: Any
+    ) -> Guarantee:
+        """The guarantee of releases, each with how often it was made (None where it is stated as one).
+
+        Adjacency, sampler and entries follow from the releases, which must fit together; what the numbers rest on from
+        the evidence.
+        """
+        listed = [(release.spec(), count) for release, count in releases if release.spec()]
+        return cls(
+            adjacency=common_adjacency(release.adjacency for release, _ in releases),
+            sampler=" + ".join(dict.fromkeys(release.sampler() for release, _ in releases)),
+            mechanisms=tuple(dict(entry) if count is None else {**entry, "count": count} for entry, count in listed),
+            accountant=accountant,
+            status=evidence.status,
+            theorem=evidence.citations[0] if len(evidence.citations) == 1 else evidence.citations,
+            assumptions=evidence.assumptions,
+            warnings=evidence.warnings,
+            remarks=evidence.remarks,
+            **numbers,
+        )
 
     def __post_init__(self) -> None:
         bounds = (self.epsilon, self.delta, self.epsilon_lower, self.epsilon_estimate, self.delta_lower)

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+# One thread for linear algebra: the workers of pytest share the processors already.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import hypothesis
 import jsonschema
 import pytest

@@ -227,3 +227,16 @@ def test_space_is_allocated_before_it_is_needed(tmp_path: Path) -> None:
         raise OSError(28, "No space left on device")
     with pytest.raises(InputError, match="regular file"), growing(str(tmp_path), new=True):
         pass
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_sealed_archive_with_a_number_that_is_not_finite_is_refused(tmp_path: Path, number: float) -> None:
+    """Its digest may fit: somebody who computed it anew is told all the same."""
+    import numpy as np
+
+    from dpcalc.files.archive import load_sealed, save_sealed
+
+    path = str(tmp_path / "state")
+    save_sealed(path, {}, {"sums": np.array([1.0, number])})
+    with pytest.raises(InputError, match="sums holds a number that is not finite"):
+        load_sealed(path, what="a state")

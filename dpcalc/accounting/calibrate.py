@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dpcalc.accounting.compose import compose, estimated_epsilon, upper_epsilon
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.guarantee import Guarantee
 from dpcalc.mechanisms.base import Mechanism
+from dpcalc.solve import solve
 
 Parts = Sequence[tuple[Mechanism, int]]
 
@@ -52,7 +53,7 @@ def calibrate(
     search = _Search(build, epsilon, delta, increasing, integer, tolerance)
     safe, greedy = (low, high) if increasing else (high, low)
     search.expect_solution(safe, greedy)
-    value = search.whole(safe, greedy) if integer else search.real(safe, greedy)
+    value = search.value(safe, greedy)
     guarantee = compose(build(value), delta=delta, tolerance=tolerance)
     if guarantee.epsilon is None or guarantee.epsilon > epsilon:
         raise CertificationError(f"the solution {value:g} could not be certified on checking it again.")
@@ -86,9 +87,8 @@ class _Search:
         return self.upper(value) <= self.epsilon
 
     def estimate(self, value: float) -> float:
-        """log(ε / target) at a value, fast and not certified; infinite ones count as very large."""
-        found = estimated_epsilon(self.build(value), self.delta, near=self.epsilon)
-        return math.log(min(max(found, 1e-300), 1e308)) - math.log(self.epsilon)
+        """ε over its target at a value, fast and not certified."""
+        return estimated_epsilon(self.build(value), self.delta, near=self.epsilon) / self.epsilon
 
     def beyond(self, value: float) -> float:
         """The value a nudge less private."""
@@ -98,10 +98,10 @@ class _Search:
 
     def expect_solution(self, safe: float, greedy: float) -> None:
         """Raise unless the target lies between the two ends of the range."""
-        if self.estimate(safe) > -0.1 and not self.fits(safe):
+        if self.estimate(safe) > 0.9 and not self.fits(safe):
             least = f"epsilon is {self.upper(safe):.6g}, above {self.epsilon:g}"
             raise InputError(f"no solution: even at the most private value {safe:g} {least}.")
-        if self.estimate(greedy) < 0.1 and self.fits(greedy):
+        if self.estimate(greedy) < 1.1 and self.fits(greedy):
             raise self._never_exceeded(greedy)
 
     def _never_exceeded(self, greedy: float) -> InputError:
@@ -109,81 +109,34 @@ class _Search:
             f"no solution: epsilon stays below {self.epsilon:g} up to the least private value {greedy:g}."
         )
 
-    def root(self, safe: float, greedy: float) -> tuple[float, float]:
-        """A bracket (safe, greedy) around where the estimate meets the target, to 1e-5 relative or one integer."""
-        low, high = math.log(safe), math.log(greedy)
-        at_low, at_high = self.estimate(safe), self.estimate(greedy)
-        for _ in range(80):
-            if abs(high - low) <= 1e-5 or (self.integer and abs(math.exp(high) - math.exp(low)) < 1):
-                break
-            middle = low + (high - low) * self._regula_falsi(at_low, at_high)
-            value = math.exp(middle)
-            at = self.estimate(round(value) if self.integer else value)
-            if at <= 0:
-                low, at_low, at_high = middle, at, at_high / 2
-            else:
-                high, at_high, at_low = middle, at, at_low / 2
-        return math.exp(low), math.exp(high)
-
-    @staticmethod
-    def _regula_falsi(at_low: float, at_high: float) -> float:
-        """Where the chord crosses zero (Illinois), kept off the ends; the middle while the ends are far apart."""
-        if at_high - at_low > 8:
-            return 0.5
-        return min(max(-at_low / max(at_high - at_low, 1e-300), 1e-3), 1 - 1e-3)
-
-    def real(self, safe: float, greedy: float) -> float:
+    def value(self, safe: float, greedy: float) -> float:
         """A certified value that a nudge would take over the target."""
-        value = self._near_the_root(safe, greedy)
+        good = safe
         for _ in range(_MOST_ROUNDS):
-            if not self.fits(self.beyond(value)):
-                return value
-            # The estimate led to a value that is more private than it need be.
-            value = self._bisect(value, self._too_much(value, greedy))
-        raise CertificationError(f"near {value:g} the certified ε does not pass {self.epsilon:g} where it should.")
+            found = solve(
+                lambda value: self.upper(value) / self.epsilon,
+                good,
+                greedy,
+                width=_NUDGE * (1 + 1e-9),
+                whole=self.integer,
+                guesses=self._guesses(safe, greedy) if good == safe else (),
+            )
+            good = found.within
+            if found.beyond == greedy and self.fits(greedy):
+                raise self._never_exceeded(greedy)
+            if not self.fits(self.beyond(good)):
+                return good
+        raise CertificationError(f"near {good:g} the certified ε does not pass {self.epsilon:g} where it should.")
 
-    def _near_the_root(self, safe: float, greedy: float) -> float:
-        """A certified value, less than a nudge away from the estimated root where the bound is as tight as that."""
-        _, over = self.root(safe, greedy)
-        direction = 1.0 if safe > greedy else -1.0
-        for shift in (1.5e-4, 3e-4, 5e-4, 8e-4):
-            value = over * (1 + direction * shift)
-            if self.fits(value):
-                return value
-        return self._bisect(safe, value)
-
-    def _too_much(self, value: float, greedy: float) -> float:
-        """A less private value that does not fit, sought in growing strides."""
-        stride = _NUDGE
-        while abs(math.log(greedy / value)) > stride:
-            further = value * math.exp(stride if self.increasing else -stride)
-            if not self.fits(further):
-                return further
-            stride *= 2
-        if self.fits(greedy):
-            raise self._never_exceeded(greedy)
-        return greedy
-
-    def _bisect(self, good: float, bad: float) -> float:
-        """The last certified value between one that fits and one that does not, to a quarter of a nudge."""
-        while abs(math.log(good / bad)) > _NUDGE / 4:
-            middle = math.sqrt(good) * math.sqrt(bad)
-            good, bad = (middle, bad) if self.fits(middle) else (good, middle)
-        return good
-
-    def whole(self, safe: float, greedy: float) -> float:
-        """The last integer before the certified bound passes the target."""
-        found, _ = self.root(safe, greedy)
-        step = 1 if greedy > safe else -1
-        good, bad = float(safe), float(greedy)
-        guess, width = float(round(found)), max(1, round(found * 3e-4))
-        while abs(bad - good) > 1:
-            guess = min(max(guess, min(good, bad) + 1), max(good, bad) - 1)
-            if self.fits(guess):
-                good, guess = guess, guess + step * width
-            else:
-                bad, guess = guess, guess - step * width
-            if abs(bad - good) <= 4 * width:
-                guess = float((int(good) + int(bad)) // 2)
-            width *= 2
-        return good
+    def _guesses(self, safe: float, greedy: float) -> Iterator[float]:
+        """Values about where the estimate meets the target: just before, where the bound should fit, and a nudge on."""
+        root = solve(self.estimate, safe, greedy, width=1e-5, whole=self.integer)
+        if self.integer:
+            width = max(1, round(root.within * 3e-4))
+            back = -width if self.increasing else width
+            yield from (root.within, root.within + back, root.within + 4 * back)
+            return
+        toward = -1.0 if self.increasing else 1.0
+        for shift in (1.5e-4, 5e-4, 2e-3):
+            yield root.beyond * (1 + toward * shift)
+            yield self.beyond(root.beyond * (1 + toward * shift))

@@ -66,7 +66,8 @@ def gdp_value(mu: float, question: Question) -> float:
 def by_basic_composition(parts: Parts, question: Question) -> Answer:
     """Largest finite losses add up, and so do the probabilities of infinite ones: exact for a declared guarantee alone.
 
-    (Σε, Σδ)-DP (Dwork et al. 2006); with Σδ = 0 it answers δ = 0.
+    (Σε, Σδ)-DP (Dwork et al. 2006); with Σδ = 0 it answers δ = 0. Below Σε the finite losses add at most 1 − e^{ε−Σε}
+    to δ, which is little where only rounding or a few digits are missing.
     """
     basic = [(*mechanism.basic_dp(), count) for mechanism, count in parts]
     epsilon = sum_up((epsilon, count) for epsilon, _, count in basic)
@@ -74,7 +75,10 @@ def by_basic_composition(parts: Parts, question: Question) -> Answer:
     if question.delta is not None:
         return Answer("basic", epsilon if delta <= question.delta else math.inf, None)
     assert question.epsilon is not None
-    return Answer("basic", delta if epsilon <= question.epsilon else 1.0, None)
+    if epsilon <= question.epsilon:
+        return Answer("basic", delta, None)
+    missing = Fraction(epsilon) - Fraction(question.epsilon) if math.isfinite(epsilon) else math.inf
+    return Answer("basic", min(1.0, (delta - math.expm1(-float(missing))) * (1 + 8 * UNIT)), None)
 
 
 def sum_up(terms: Iterable[tuple[float, int]]) -> float:

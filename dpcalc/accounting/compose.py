@@ -63,7 +63,7 @@ def estimated_epsilon(parts: Parts, delta: float, *, near: float) -> float:
     """About ε at δ, fast: an upper estimate where it is well below `near`, a few per cent off where it is close."""
     grouped = group(parts)
     if not is_exactly_gaussian(grouped):
-        rough = rough_epsilon(grouped, delta)
+        rough = rough_epsilon(_factored(grouped), delta)
         if rough < 0.5 * near:
             return rough
     found = _middle(answer_of(grouped, Question(delta, None, 0.1)))
@@ -89,8 +89,16 @@ def group(parts: Parts) -> list[tuple[Mechanism, int]]:
     return list(counts.items())
 
 
+def _factored(parts: Parts) -> list[tuple[Mechanism, int]]:
+    """The parts in terms of mechanisms whose pairs are known exactly."""
+    if all(mechanism.factors() == ((mechanism, 1),) for mechanism, _ in parts):
+        return list(parts)
+    return group([(factor, count * times) for mechanism, count in parts for factor, times in mechanism.factors()])
+
+
 def answer_of(parts: Parts, question: Question, accountant: Accountant = "auto") -> Answer:
     """What one accountant says, or the best of all of them, of parts that are grouped already."""
+    parts = _factored(parts)
     if accountant == "gdp":
         return by_gdp(parts, question)
     if accountant == "rdp":

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from dpcalc.accounting.certified.law import Direction
 from dpcalc.accounting.certified.read import worst
 from dpcalc.accounting.convex_order import Interval, interval
@@ -78,7 +80,10 @@ def _interval(composition: Composition, question: Question) -> Interval:
     """The intersection of what the engines say; later ones are asked only if it is not narrow enough yet."""
     best: Interval | None = None
     for engine in ENGINES.values():
-        found = engine(composition[0], question, composition[1])
+        with np.errstate(
+            over="raise", divide="raise", invalid="raise"
+        ):  # what overflows is no answer: the next is asked
+            found = engine(composition[0], question, composition[1])
         best = found if best is None else best.and_(found)
         if question.is_met(best.lower, best.upper):
             break

@@ -79,6 +79,16 @@ class DiscreteGaussian(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
+class Histogram(Mechanism):
+    """Counts with discrete Gaussian noise of `sigma` in every cell; a record moves at most `cells` of them by 1."""
+
+    type = "histogram"
+    sigma: Number | None = None
+    cells: int | str | None = None
+    sensitivity: Number | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class DiscreteLaplace(Mechanism):
     """Laplace noise on the integers: `scale` and a whole `sensitivity`."""
 

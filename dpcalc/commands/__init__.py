@@ -52,8 +52,14 @@ def question(name: str) -> type[Asked]:
 
 
 def plugged_in() -> dict[str, Line]:
-    """The commands that other installed packages add."""
+    """The commands that other installed packages add, with a line for every group of them."""
     from importlib.metadata import entry_points
 
-    found = entry_points(group=ENTRY_POINTS)
-    return {each.name: Line(each.value, f"by {each.dist.name}" if each.dist else "") for each in found}
+    found: dict[str, Line] = {}
+    for each in entry_points(group=ENTRY_POINTS):
+        words = f"by {each.dist.name}" if each.dist else "by another package"
+        group, _, _ = each.name.rpartition(" ")
+        if group:
+            found.setdefault(group, Line("", words))
+        found[each.name] = Line(each.value, words)
+    return found

@@ -26,7 +26,6 @@ class Train(Files, Wanted, Settings, Asked):
     """
 
     example: ClassVar[str] = "dpcalc train --model logistic --epochs 2 --epsilon 1 --delta 1e-5"
-    draws: ClassVar[bool] = True
 
     descent: Annotated[
         Algorithm | None,
@@ -67,17 +66,20 @@ class Train(Files, Wanted, Settings, Asked):
         if self.ledger is None or self.budget is None or self.key is None:
             raise InputError("--ledger, --budget and --key go together: where, what and for which run is charged")
         charged: dict[str, Any] = {"budget": self.budget, "key": self.key}
-        result = train_and_report(*asked, progress=progress, charge=_charging(self.ledger, charged))
+        result = train_and_report(*asked, progress=progress, charge=_charging(self.ledger, charged, self.resume))
         return replace(result, details={**result.details, "ledger": charged})
 
 
-def _charging(ledger: str, charged: dict[str, Any]) -> Callable[[Guarantee], None]:
-    """Charges what a run will guarantee; raises if it is refused. `charged` is told the entry's number."""
+def _charging(ledger: str, charged: dict[str, Any], resumed: bool) -> Callable[[Guarantee], None]:
+    """Charges what a run will guarantee; raises if it is refused, or if its key was charged and it is no resumed run.
+
+    `charged` is told the entry's number.
+    """
 
     def charge_run(guarantee: Guarantee) -> None:
         from dpcalc.ledger.advice import charge
 
         answer = charge(ledger, charged["budget"], guarantee, key=charged["key"], note="dpcalc train")
-        charged["entry"] = answer.entry
+        charged["entry"] = answer.entry if resumed else answer.expect_new().entry
 
     return charge_run

@@ -24,6 +24,7 @@ class Verify(Asked):
     """
 
     example: ClassVar[str] = "dpcalc verify --self-test"
+    draws: ClassVar[bool] = False
 
     results: Annotated[
         tuple[str, ...],

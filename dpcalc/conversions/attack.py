@@ -114,5 +114,5 @@ def bayes_accuracy(delta_at: Callable[[float], float], prior: float, advantage: 
     """How often the best guess is right whether a record is in, at most, if that has probability `prior`."""
     smaller = min(prior, 1 - prior)
     odds = abs(math.log(prior) - math.log1p(-prior))
-    delta = advantage if odds == 0 and advantage is not None else delta_at(odds * (1 - _ROUNDING))
-    return min(1.0, (1 - smaller + smaller * delta) * (1 + _ROUNDING))
+    delta = advantage if odds == 0 and advantage is not None else delta_at(odds)
+    return min(1.0, (1 - smaller + smaller * delta) * (1 + _ROUNDING))  # odds that err by 1e-15 move it by less

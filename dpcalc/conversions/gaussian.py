@@ -44,12 +44,16 @@ _RHO_ROUNDING = 8 * UNIT
 # Beyond this a, δ is 0 or 1 to all digits of all doubles, and a² is within their range.
 _FAR = 1e100
 
+# A smaller μ counts as this one, from above: its half would not be exact.
+_SMALLEST_MU = 1e-300
+
 
 def _log_profile(mu: float, epsilon: float) -> tuple[float, float, float]:
     """An exponent and a term with log δ(ε) ≤ term − exponent, and the slope of log δ, for μ > 0 and ε ≥ 0.
 
     The term counts all errors; the slope only steers.
     """
+    mu = max(mu, _SMALLEST_MU)
     half = mu / 2
     if abs(epsilon / mu - half) > _FAR:
         return (math.inf, 0.0, 0.0) if epsilon / mu > half else (0.0, 0.0, 0.0)
@@ -158,6 +162,8 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Any:
 def gdp_lower(mu: float, *, delta: float | None = None, epsilon: float | None = None) -> float:
     """Lower bound on ε at δ, or on δ at ε, of the Gaussian mechanism that is μ-GDP and no more."""
     less = mu * (1 - _SHADE)
+    if less < _SMALLEST_MU:
+        return 0.0
     value: float = gdp_delta(less, epsilon or 0.0) if delta is None else gdp_epsilon(less, delta)
     return max(value * (1 - 2 * _SHADE) - 4 * SMALLEST, 0.0)
 

@@ -89,6 +89,9 @@ def load_sealed(path: str, *, what: str) -> tuple[dict[str, Any], Arrays]:
         facts = json.loads(arrays.pop(_FACTS).tobytes().decode())
         if not isinstance(facts, dict):
             raise TypeError("expected facts by name")
+        for name, array in arrays.items():
+            if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
+                raise ValueError(f"{name} holds a number that is not finite")
     return facts, arrays
 
 

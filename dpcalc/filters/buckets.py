@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcalc.arrays import Floats, Indices
+from dpcalc.arrays import Bools, Floats, Indices
 from dpcalc.errors import InputError
 
 UNIT = 256
@@ -34,6 +34,7 @@ _ROUNDED_BITS = 12  # of a float32: what is left tells norms apart to 0.05 %
 _SMALLEST_CODE = 1
 _TILE = 32_768
 _STRIP = 512
+_FEW = 0.8  # of a tile that takes part: less is picked out before it is counted
 _TOGETHER = 32  # steps that wait to be counted together
 _NARROW, _WIDE = (np.uint32, 20), (np.uint64, 32)  # how a bucket is packed: type, and where the number of steps begins
 LARGEST_STEPS = 2**24 - 1
@@ -178,8 +179,16 @@ class NormCounts:
                 _ = self.packed
             self.individuals = individuals
 
-    def add(self, norms: NDArray[np.floating], who: Indices | slice = slice(None)) -> None:
-        """Count the norms of a step, or of several (rows), of these records; 0 for one that did not take part."""
+    def add(
+        self,
+        norms: NDArray[np.floating],
+        who: Indices | slice = slice(None),
+        refused: Iterable[tuple[Indices, Bools, int]] = (),
+    ) -> None:
+        """Count the norms of a step, or of several (rows), of these records; 0 for one that did not take part.
+
+        Nor did who was `refused`: some records, their steps and whether they were left out, and which step is first.
+        """
         block = np.atleast_2d(norms)
         self._take_steps(len(block))
         if not block.size:
@@ -192,6 +201,12 @@ class NormCounts:
             for top in range(0, len(block), tall):
                 tile = slice(top, top + tall), slice(left, left + wide)
                 found[tile] = self.buckets.codes(block[tile])
+        for records, out, top in refused:
+            rows, left, right = slice(top, top + len(out)), int(records[0]), int(records[-1]) + 1
+            if right - left == records.size:
+                found[rows, left:right][out] = 0
+            else:
+                found[rows, records] *= ~out
         if everybody and len(found) + sum(map(len, self._waiting)) < _TOGETHER:
             self._waiting.append(found)  # a few steps of many people would touch far too much memory
             return
@@ -206,17 +221,24 @@ class NormCounts:
             start = records[left : left + _STRIP] * self.buckets.width
             for top in range(0, len(codes), _TILE // _STRIP):
                 tile = codes[top : top + _TILE // _STRIP, left : left + _STRIP]
-                np.add.at(flat, (start + buckets.take(tile)).ravel(), increments.take(tile).ravel())
+                place = start + buckets.take(tile)
+                if np.count_nonzero(tile) < _FEW * tile.size:  # nothing happens to the others
+                    taking = tile > 0
+                    place, tile = place[taking], tile[taking]
+                np.add.at(flat, place.ravel(), increments.take(tile).ravel())
 
     def repeat(self, norms: Floats, times: int) -> None:
         """Count the norms of a step that happens again and again, of everybody."""
         self._take_steps(times)
         bucket, units = self.buckets.place(np.asarray(norms, dtype=np.float64))
-        self.packed[np.arange(self.individuals), bucket] += (times * ((1 << self._shift) + units)).astype(self._type)
+        more = np.where(units > 0, times * ((1 << self._shift) + units), 0)
+        self.packed[np.arange(self.individuals), bucket] += more.astype(self._type)
 
     def _increments(self) -> NDArray[Any]:
-        """What a step of each code adds to its bucket."""
-        return ((1 << self._shift) + self.buckets.table[1]).astype(self._type)
+        """What a step of each code adds to its bucket: nothing for a norm of 0."""
+        found = ((1 << self._shift) + self.buckets.table[1]).astype(self._type)
+        found[0] = 0
+        return found
 
     def _take_steps(self, more: int) -> None:
         self.steps += more
@@ -248,12 +270,7 @@ class NormCounts:
 
     def taken(self) -> Indices:
         """The number of steps of each record whose norm was not 0."""
-        packed = self.packed
-        total = (packed >> self._shift).sum(axis=1, dtype=np.int64)
-        lowest = packed[:, 0]
-        # In the lowest bucket a norm of 0 has w = 0, any other at least 1 unit.
-        nonzero = np.minimum(lowest >> self._shift, lowest & (1 << self._shift) - 1).astype(np.int64)
-        return np.asarray(total - (lowest >> self._shift).astype(np.int64) + nonzero)
+        return np.asarray((self.packed >> self._shift).sum(axis=1, dtype=np.int64))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Everything it remembers, for a state file."""
@@ -266,6 +283,13 @@ class NormCounts:
             raise InputError(f"expected counts in {self.buckets.width} buckets, got {packed.shape} of {packed.dtype}")
         self._type, self._shift = _NARROW if packed.dtype == _NARROW[0] else _WIDE
         self._packed, self.individuals, self.steps = packed, len(packed), int(arrays["norm_count_steps"])
+
+    def part(self, records: Indices) -> NormCounts:
+        """Those of some records, to be continued independently."""
+        part = NormCounts(self.buckets, self.sampling_rate, records.size)
+        part._packed = self.packed[records]
+        part._type, part._shift, part.steps = self._type, self._shift, self.steps
+        return part
 
     @classmethod
     def joined(cls, parts: Iterable[NormCounts]) -> NormCounts:

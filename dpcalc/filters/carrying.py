@@ -39,7 +39,7 @@ def carry_out(request: Request, name: str, *, advance: Callable[..., None] = lam
         if request.engine == "dask":
             from dpcalc.filters.cluster import run_on_cluster
 
-            return run_on_cluster(log, settings, scheduler=request.scheduler, advance=advance)
+            return run_on_cluster(log, settings, scheduler=request.scheduler, state=request.state, advance=advance)
         return run_log(log, settings, state=request.state, first_step=request.first_step or 0, advance=advance)
 
 
@@ -68,6 +68,7 @@ def settings_of(request: Request, quantity: Quantity, tolerance: float, beside: 
         beside=tuple(beside),
         clip_before_noise=request.clip if "sigma" in beside else None,
         finished=request.finished,
+        dominating=request.dominating,
         budget=rule if request.finished and rule.notion is not None else None,
         anytime=None if request.anytime is None or request.delta is None else (request.delta, request.anytime),
     )
@@ -130,7 +131,7 @@ def rule_of(request: Request, quantity: Quantity, tolerance: float, beside: Sequ
     if quantity == "norm":
         common |= {"sigma": noise, "clip": clip}
     several = "order" in beside
-    if not request.has_budget and (request.odometer is not None or request.finished):
+    if request.dominating or (not request.has_budget and (request.odometer is not None or request.finished)):
         orders = request.orders or (DEFAULT_ORDERS[:1] if request.sample_rate else ORDERS if several else ())
         return unlimited(request.kind, orders=orders, sampling_rate=request.sample_rate, **common)
     if "delta" not in beside:

@@ -1,113 +1,239 @@
-"""The Dask engine: a Parquet log partitioned by individual and folded on the workers of a cluster.
-
-A fold needs each record's steps in order, and records do not depend on each other. So every row group is read once and
-split by individual, and each partition carries its own run from row group to row group. Tasks never change their
-inputs: a lost worker's part is computed again from the log, with the same result to the last bit.
-"""
+"""The Dask engine: a log shared out by individual and folded on the workers of a cluster."""
 
 from __future__ import annotations
 
-import copy
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpcalc.errors import CertificationError, InputError
-from dpcalc.files import reading, reason
-from dpcalc.filters.buckets import NormCounts
-from dpcalc.filters.local import Log, duplicate_error, finish_run
-from dpcalc.filters.logs.identifiers import Identifiers
-from dpcalc.filters.logs.parquet_table import arrow_batch
-from dpcalc.filters.logs.table import Columns, LongLog
-from dpcalc.filters.run import Duplicate, Run, Settings
-from dpcalc.filters.totals import Totals
+from dpcalc.errors import CertificationError, DpcalcError, InputError
+from dpcalc.files import locked, reason
+from dpcalc.filters.local import Log, duplicate_error, finish_run, started
+from dpcalc.filters.logs import parquet_table
+from dpcalc.filters.logs.long import FORMATS
+from dpcalc.filters.logs.table import ByRows, LongLog, TextIds
+from dpcalc.filters.run import Run, Settings
+from dpcalc.filters.shuffle import RowGroup, Twice, Unread, fold, shares, split
+from dpcalc.filters.state import save_state
+
+Advance = Callable[..., None]
 
 _PARTITIONS_PER_WORKER = 2
-# Seconds to wait for a scheduler and for its first worker.
-_PATIENCE = 10
-# When steps are not in order across row groups, a partition is sorted in memory: keep it at most this many entries.
-_ENTRIES_PER_PARTITION = 8_000_000
-
-
-class RowGroup(NamedTuple):
-    """A piece of a Parquet file, the steps it holds, and how many rows of its file come before it."""
-
-    path: Path
-    number: int
-    rows: int
-    before: int
-    first_step: int
-    last_step: int
-
-
-class Piece(NamedTuple):
-    """The entries of one partition in one row group."""
-
-    steps: NDArray[np.int64]
-    ids: Any
-    values: NDArray[np.float64]
-
-
-class Partition(NamedTuple):
-    """The run of one share of the individuals."""
-
-    run: Run
-    ids: Identifiers
-
-
-class Twice(Exception):  # noqa: N818 - turned into an error with its line by the client
-    """A record that appears twice in one step."""
+# Entries that a task reads, that a partition holds (it may have to be sorted in memory), and that are shuffled before
+# they are folded, where the order of the log allows that.
+_READ_TOGETHER, _FOLDED_TOGETHER, _SHUFFLED_TOGETHER = 8_000_000, 8_000_000, 40_000_000
+# Seconds to wait for a scheduler and for its first worker, and between two looks at whether there are still workers.
+_PATIENCE, _LOOK = 10, 5
+# Workers of our own spill beyond so many bytes, long before the machine's memory ends.
+_KEPT, _RESIDENT = 700e6, 800e6
 
 
 def run_on_cluster(
-    log: Log, settings: Settings, *, scheduler: str | None, advance: Callable[..., None] = lambda *_, **__: None
+    log: Log,
+    settings: Settings,
+    *,
+    scheduler: str | None,
+    state: Path | None = None,
+    advance: Advance = lambda *_, **__: None,
 ) -> Run:
-    """The same run as the local engine's, on a Dask cluster: the one at `scheduler`, or one on this machine."""
-    if not isinstance(log, LongLog) or log.source.format != "parquet" or log.source.name == "standard input":
-        raise InputError("--engine dask reads Parquet files and folders; use --engine local", where=log.source.name)
-    with reading(log.source.name, "not a complete log"):
-        slabs = _slabs(_row_groups(log))
+    """The same run as the local engine's, on a Dask cluster: the one at `scheduler`, or one on this machine.
+
+    The state is held from loading to saving, and written at the end only.
+    """
+    if not isinstance(log, LongLog):
+        raise InputError("--engine dask reads tables, not arrays; use --engine local", where=log.source.name)
+    if scheduler is not None and log.source.name == "standard input":
+        raise InputError("workers of a cluster cannot read it: give a file that they can see", where=log.source.name)
     where = "--engine dask" if scheduler is None else f"--scheduler {scheduler}"
-    with _client(scheduler, where) as client:
-        workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
-        partitions = max(_PARTITIONS_PER_WORKER * workers, _needed(slabs))
+    with ExitStack() as stack:
+        stack.enter_context(nullcontext() if state is None else locked(str(state)))
+        whole = started(settings, state)
+        client = stack.enter_context(_client(scheduler, where))
+        shared = None if scheduler is None else log.source.path.parent
+        by_rows = log.source.format != "parquet"
+        text = any(isinstance(name, str) for name in whole.names or ())
+        while True:
+            try:
+                readable = stack.enter_context(_as_parquet(log, shared)) if by_rows else log
+                whole.join(_parts(client, readable, whole, text=text, where=where, advance=advance))
+                break
+            except Twice as twice:
+                raise duplicate_error(log, *twice.args) from None
+            except TextIds:
+                text = True
+            except Unread:
+                try:
+                    log.find_fault()
+                except ByRows:
+                    by_rows = True
+        finish_run(whole, log)
+        if state is not None:
+            save_state(whole, state)
+    return whole
+
+
+# -- the log ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _as_parquet(log: LongLog, shared: Path | None) -> Iterator[LongLog]:
+    """A copy of the log in Parquet while it is read: in a `shared` folder, where workers of other machines see it."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix=".dpcalc-", dir=shared)
+    except OSError as error:
+        words = f"a copy in Parquet for the workers, beside the log, cannot be made: {reason(error)}"
+        raise InputError(words, where=log.source.name) from None
+    with folder as name:
+        path, text_ids, by_rows = Path(name) / "log.parquet", False, False
+        while True:
+            try:
+                _convert(log, path, text_ids, by_rows)
+                break
+            except TextIds:
+                text_ids = True
+            except ByRows:
+                by_rows = True
+        source = replace(log.source, path=path, format="parquet", compressed=False)
+        yield replace(log, source=source, format=FORMATS["parquet"], header=tuple(log.columns.names))
+
+
+def _convert(log: LongLog, path: Path, text_ids: bool, by_rows: bool) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    kinds = (pa.int64(), pa.large_string() if text_ids else pa.int64(), pa.float64())
+    schema = pa.schema(list(zip(log.columns.names, kinds, strict=True)))
+    with parquet.ParquetWriter(path, schema) as writer:
+        for batch in log.batches(text_ids=text_ids, by_rows=by_rows):
+            ids = parquet_table.texts(batch.ids) if text_ids else batch.ids
+            writer.write_table(pa.table([batch.steps, ids, batch.values], schema=schema))
+
+
+def _row_groups(log: LongLog) -> tuple[list[RowGroup], bool]:
+    """The row groups of all files, and whether ids are text or may be too large for integers."""
+    import pyarrow as pa
+
+    groups, text = [], False
+    for path, (_, file) in zip(log.source.files(), parquet_table.opened_files(log), strict=True):
+        kind = file.schema_arrow.field("id").type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        text = text or not pa.types.is_integer(kind) or pa.types.is_uint64(kind)
+        for number in range(file.metadata.num_row_groups):
+            found = file.metadata.row_group(number)
+            groups.append(RowGroup(path.absolute(), number, found.num_rows, *_steps(found)))
+    return groups, text
+
+
+def _steps(row_group: Any) -> tuple[float, float]:
+    """Between which steps the entries of a row group are, as far as the file says; nested columns are several."""
+    for number in range(row_group.num_columns):
+        column = row_group.column(number)
+        if column.path_in_schema == "step" and column.statistics is not None and column.statistics.has_min_max:
+            return column.statistics.min, column.statistics.max
+    return -math.inf, math.inf
+
+
+def _rounds(groups: Sequence[RowGroup]) -> list[list[RowGroup]]:
+    """Row groups in the order of their steps, cut into rounds where no later one goes back."""
+    rounds: list[list[RowGroup]] = []
+    rows, reached = 0, -math.inf
+    for group in sorted(groups, key=lambda group: (group.first, group.last)):
+        if not rounds or (rows >= _SHUFFLED_TOGETHER and group.first > reached):
+            rounds.append([])
+            rows = 0
+        rounds[-1].append(group)
+        rows, reached = rows + group.rows, max(reached, group.last)
+    return rounds
+
+
+def _gathered(groups: Sequence[RowGroup], most: int) -> Iterator[list[RowGroup]]:
+    """Row groups in tasks of about the same size."""
+    some: list[RowGroup] = []
+    for group in groups:
+        some.append(group)
+        if sum(group.rows for group in some) >= most:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+# -- the work --------------------------------------------------------------------------------------------------------
+
+
+def _parts(client: Any, log: LongLog, whole: Run, *, text: bool, where: str, advance: Advance) -> list[Run]:
+    """The runs of all partitions."""
+    from dask.delayed import delayed
+
+    groups, textual = _row_groups(log)
+    text = text or textual
+    entries = sum(group.rows for group in groups)
+    with _told(where):
+        workers = max(1, len(client.nthreads()))
+        partitions = max(_PARTITIONS_PER_WORKER * workers, -(-entries // _FOLDED_TOGETHER))
+        most = min(_READ_TOGETHER, entries // (_PARTITIONS_PER_WORKER * workers) + 1)
+        settings = client.scatter(whole.settings, hash=False)
+        runs = _starts(client, whole, partitions, text)
+        reading, folding = delayed(split, nout=partitions, pure=False), delayed(fold, pure=False)
+        for some in _rounds(groups):
+            pieces = [reading(task, log.columns, partitions, text) for task in _gathered(some, most)]
+            runs = [folding(settings, run, [piece[index] for piece in pieces]) for index, run in enumerate(runs)]
+        return _results(client, client.compute(runs), advance)
+
+
+def _starts(client: Any, whole: Run, partitions: int, text: bool) -> list[Any]:
+    """Where the run of each partition begins: what the state says about its records."""
+    if not whole.individuals:
+        return [None] * partitions
+    names = np.array([int(whole.name(record)) for record in range(whole.individuals)]) if not text else None
+    if names is None:
+        whole.names = [str(whole.name(record)) for record in range(whole.individuals)]
+    share = shares(parquet_table.texts(np.array(whole.names)) if names is None else names, partitions)
+    parts = [whole.part(np.flatnonzero(share == index)) for index in range(partitions)]
+    return cast("list[Any]", client.scatter(parts, hash=False))
+
+
+def _results(client: Any, futures: list[Any], advance: Advance) -> list[Run]:
+    """What the futures come to, while there are workers."""
+    from distributed import wait
+
+    pending = set(futures)
+    while pending:
         try:
-            with _told(where):
-                results = client.compute(_graph(log, settings, slabs, partitions))
-                for _ in _completed(results):
-                    advance(1)
-                parts = client.gather(results)
-        except Twice as twice:
-            raise duplicate_error(log, *twice.args) from None
-    run = merged([partition.run for partition in parts], settings)
-    finish_run(run, log)
-    return run
+            done, pending = wait(list(pending), timeout=_LOOK, return_when="FIRST_COMPLETED")  # type: ignore[no-untyped-call]
+        except TimeoutError:
+            client.wait_for_workers(1, timeout=_PATIENCE)
+            continue
+        for future in done:
+            if future.status != "finished":
+                future.result()
+            advance(1)
+    return cast("list[Run]", client.gather(futures))
 
 
-def _completed(results: list[Any]) -> Iterator[Any]:
-    from distributed import as_completed
-
-    yield from as_completed(results)  # type: ignore[no-untyped-call]
+# -- the cluster -----------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _client(scheduler: str | None, where: str) -> Iterator[Any]:
     try:
         import dask
-        from distributed import Client, LocalCluster
+        from distributed import Client
     except ImportError:
         raise InputError('--engine dask needs Dask: pip install "dpcalc-budget[dask]"') from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    for talkative in ("distributed", "tornado", "asyncio"):
+        logging.getLogger(talkative).setLevel(logging.CRITICAL)
     if scheduler is None:
-        local = LocalCluster(processes=True, threads_per_worker=1, dashboard_address=None)  # type: ignore[no-untyped-call]
-        with local, Client(local) as client:  # type: ignore[no-untyped-call]
+        with _own_cluster() as local, Client(local) as client:  # type: ignore[no-untyped-call]
             yield client
         return
     if "://" in scheduler and not scheduler.startswith(("tcp://", "tls://", "ws://", "wss://", "inproc://", "ucx://")):
@@ -124,16 +250,50 @@ def _client(scheduler: str | None, where: str) -> Iterator[Any]:
 
 
 @contextmanager
+def _own_cluster() -> Iterator[Any]:
+    """A cluster on this machine, whose workers spill to disk what they do not need at once."""
+    import dask
+    from distributed import LocalCluster
+    from distributed.system import MEMORY_LIMIT
+
+    cores = max(1, dask.system.CPU_COUNT)
+    limit = max(1, MEMORY_LIMIT // cores)
+    chosen = {
+        "distributed.worker.memory.target": min(0.6, _KEPT / limit),
+        "distributed.worker.memory.spill": min(0.7, _RESIDENT / limit),
+        # Nobody looks at how the workers spend their time.
+        "distributed.worker.profile.enabled": False,
+        "distributed.admin.tick.interval": "1s",
+        "distributed.admin.system-monitor.interval": "2s",
+        # Memory of large arrays is used again, which halves the time that they take.
+        "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 27,
+        "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 1 << 25,
+    }
+    with (
+        dask.config.set(chosen),
+        LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=cores,
+            processes=True,
+            threads_per_worker=1,
+            memory_limit=limit,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        ) as local,
+    ):
+        yield local
+
+
+@contextmanager
 def _told(where: str) -> Iterator[None]:
     """Say in a line that the cluster failed; what was found wrong with the log stays as it is."""
     from asyncio import CancelledError as Cancelled
     from concurrent.futures import CancelledError
 
-    from distributed import KilledWorker
-
     try:
         yield
-    except (OSError, TimeoutError, KilledWorker, CancelledError, Cancelled, MemoryError) as error:
+    except (DpcalcError, Twice, TextIds, Unread):
+        raise
+    except (Exception, CancelledError, Cancelled) as error:
         words = f"the Dask cluster failed or has no workers ({type(error).__name__}: {reason(error)})"
         raise CertificationError(words, where=where) from None
 
@@ -156,169 +316,3 @@ def _within(seconds: float, call: Callable[[], Any], where: str, *, complain: bo
     if error is not None and complain:
         raise CertificationError(f"no Dask scheduler answers ({reason(error)})", where=where) from None
     return found
-
-
-def _row_groups(log: LongLog) -> list[RowGroup]:
-    from pyarrow import parquet
-
-    found = []
-    kind = None
-    for path in log.source.files():
-        with parquet.ParquetFile(path) as file:
-            here = file.schema_arrow.field("id").type
-            if here != (kind or here):
-                raise InputError(f"expected ids of one type in all files, got {kind} and {here}", where=str(path))
-            kind = here
-            place = _leaf(file.metadata.schema, "step", path)
-            before = 0
-            for number in range(file.metadata.num_row_groups):
-                group = file.metadata.row_group(number)
-                statistics = group.column(place).statistics
-                if statistics is not None and statistics.has_min_max:
-                    low, high = statistics.min, statistics.max
-                else:
-                    steps = file.read_row_group(number, columns=["step"]).column("step").to_numpy()
-                    low, high = (steps.min(), steps.max()) if steps.size else (0, 0)
-                if group.num_rows:
-                    found.append(RowGroup(path, number, group.num_rows, before, int(low), int(high)))
-                before += group.num_rows
-    return found
-
-
-def _leaf(schema: Any, name: str, path: Path) -> int:
-    """The number of a column among the leaves of a Parquet file, where nested ones count several times."""
-    for number in range(len(schema)):
-        if schema.column(number).path == name:
-            return number
-    raise InputError(f"expected a plain column {name}", where=str(path))
-
-
-def _slabs(groups: list[RowGroup]) -> list[list[RowGroup]]:
-    """Row groups in the order of their steps; those whose steps interleave stay together, to be sorted as one."""
-    slabs: list[list[RowGroup]] = []
-    reached = -1
-    for group in sorted(groups, key=lambda group: (group.first_step, group.last_step)):
-        if group.first_step >= reached or not slabs:
-            slabs.append([])
-        slabs[-1].append(group)
-        reached = max(reached, group.last_step)
-    return slabs
-
-
-def _needed(slabs: list[list[RowGroup]]) -> int:
-    return max((sum(group.rows for group in slab) // _ENTRIES_PER_PARTITION + 1 for slab in slabs), default=1)
-
-
-def _graph(log: LongLog, settings: Settings, slabs: list[list[RowGroup]], partitions: int) -> list[Any]:
-    from dask.delayed import delayed
-
-    start = delayed(_start, pure=False)
-    split, fold, pick = delayed(_split), delayed(_fold), delayed(_pick)
-    states = [start(settings) for _ in range(partitions)]
-    for slab in slabs:
-        parts = [split(group, log.columns, partitions) for group in slab]
-        for index in range(partitions):
-            states[index] = fold(states[index], [pick(part, index) for part in parts])
-    return states
-
-
-def _start(settings: Settings) -> Partition:
-    return Partition(Run(settings), Identifiers())
-
-
-def _split(group: RowGroup, columns: Columns, partitions: int) -> list[Piece]:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    names = [name for name in (columns.step, columns.id, columns.value) if name is not None]
-    with parquet.ParquetFile(group.path) as file:
-        table = file.read_row_group(group.number, columns=names).combine_chunks()
-    # Another row group may hold an id that is too large for 64 bits, and then all are text.
-    if pa.types.is_uint64(table.schema.field("id").type):
-        table = table.set_column(table.schema.get_field_index("id"), "id", table.column("id").cast(pa.string()))
-    batch = arrow_batch(table, columns)
-    if batch is None or not np.all((batch.values >= 0) & (batch.values < np.inf)):
-        raise InputError(_first_bad(table, columns, group))
-    text = not isinstance(batch.ids, np.ndarray)
-    names_of = np.array(batch.ids.to_pylist()) if text else batch.ids
-    share = (_hashes(names_of) if text else names_of) % partitions
-    pieces = []
-    for index in range(partitions):
-        chosen = np.flatnonzero(share == index)
-        pieces.append(Piece(batch.steps[chosen], names_of[chosen], batch.values[chosen]))
-    return pieces
-
-
-def _first_bad(table: Any, columns: Columns, group: RowGroup) -> str:
-    for row, found in enumerate(table.to_pylist()):
-        value = found[columns.value]
-        where = f"{group.path}:{group.before + row + 1}"
-        if any(field is None for field in found.values()) or type(value) not in (int, float):
-            return f"{where}: expected step, id and {columns.value}, got {str(found)[:80]}"
-        if not 0 <= value < float("inf"):
-            return f"{where}: expected {columns.value} in [0, inf), got {value}"
-    return f"{group.path}: could not be read"
-
-
-def _hashes(names: NDArray[np.str_]) -> NDArray[np.int64]:
-    """The same number for the same name on every worker."""
-    letters = np.ascontiguousarray(names).view(np.uint32).reshape(names.size, -1).astype(np.uint64)
-    mixed = np.zeros(names.size, dtype=np.uint64)
-    for column in letters.T:
-        # Trailing padding must not matter: names in another row group may be padded to another width.
-        mixed = np.where(column > 0, mixed * np.uint64(1_000_003) + column, mixed)
-    return (mixed >> np.uint64(1)).astype(np.int64)
-
-
-def _pick(pieces: list[Piece], index: int) -> Piece:
-    return pieces[index]
-
-
-def _copied(before: Partition) -> Partition:
-    """A partition that may be changed; settings and names, which never change, are shared or copied at once."""
-    settings, ids = before.run.settings, before.ids.copy()
-    nameless = copy.copy(before.run)
-    nameless.names = None
-    run = copy.deepcopy(nameless, {id(settings): settings, id(settings.rule): settings.rule})
-    run.names = ids.names
-    return Partition(run, ids)
-
-
-def _fold(before: Partition, pieces: list[Piece]) -> Partition:
-    run, ids = _copied(before)
-    steps, names, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
-    order = np.argsort(steps, kind="stable")
-    codes = ids.codes(names.tolist() if names.dtype.kind == "U" else names)[order]
-    steps, values = steps[order], values[order]
-    run.grow(len(ids), ids.names)
-    edges = (np.flatnonzero(steps[1:] != steps[:-1]) + 1).tolist()
-    for low, high in zip([0, *edges], [*edges, steps.size], strict=True):
-        if high > low:
-            try:
-                run.entries(int(steps[low]), codes[low:high], values[low:high])
-            except Duplicate as twice:
-                raise Twice(twice.step, ids.names[twice.code]) from None
-    return Partition(run, ids)
-
-
-def merged(runs: list[Run], settings: Settings) -> Run:
-    """One run from those of its partitions."""
-    whole = Run(settings)
-    names = [name for run in runs for name in run.names or ()]
-    whole.grow(len(names), names)
-    whole.filter.state = Totals.joined(run.filter.state for run in runs)
-    whole.present = np.concatenate([run.present for run in runs])
-    whole.clipped_values = sum(run.clipped_values for run in runs)
-    if whole.norm_counts is not None:
-        whole.norm_counts = NormCounts.joined(run.norm_counts for run in runs if run.norm_counts is not None)
-    _merge_steps(whole, runs)
-    return whole
-
-
-def _merge_steps(whole: Run, runs: list[Run]) -> None:
-    labels = sorted({label for run in runs for label in run.steps.labels})
-    whole.steps.begin(labels, len(whole.group_names))
-    for run in runs:
-        at = np.searchsorted(labels, run.steps.view("labels"))
-        for name in ("present", "value_sums", "active", "active_by_group"):
-            whole.steps.view(name)[at] += run.steps.view(name)

@@ -22,7 +22,7 @@ Who = Indices | slice
 
 EVERYBODY = slice(None)
 # Entries folded together stay in the processor's cache.
-_COLUMNS, _ENTRIES = 2048, 32_768
+_COLUMNS, _ENTRIES = 8192, 32_768
 _KEPT = 2_000_000
 _MANY = 200  # records for which one pass over them is cheaper than several over all steps
 
@@ -212,9 +212,11 @@ class IndividualFilter:
         """The same, step by step."""
         state = self.state
         out = np.empty(whole.shape[1:], dtype=bool)
+        sums, rests, together = (np.empty_like(state.totals) for _ in range(3))
         for step in range(whole.shape[1]):
-            sums, rests = state.totals + whole[:, step], state.compensation + rest[:, step]
-            fits = self.rule.admits(sums + rests)
+            np.add(state.totals, whole[:, step], out=sums)
+            np.add(state.compensation, rest[:, step], out=rests)
+            fits = self.rule.admits(np.add(sums, rests, out=together))
             np.copyto(state.totals, sums, where=fits)
             np.copyto(state.compensation, rests, where=fits)
             np.logical_not(fits, out=out[step])

@@ -99,13 +99,18 @@ def quantiles(values: Floats) -> list[float]:
 
 def fitted_mu(counts: NormCounts, delta: float) -> FittedMu:
     """The smallest μ whose curve is above a record's own at several δ, from the one asked for to 0.05 (Koskela §5)."""
-    deltas = np.geomspace(delta, max(delta, min(_LARGEST_DELTA, delta * 1e4)), _FITTED_DELTAS)
+    deltas = fitted_deltas(delta)
     found = np.array([sampled_epsilons(counts, float(at)) for at in deltas])
     mu = np.zeros(counts.individuals)
     for at, epsilon in zip(deltas, found, strict=True):
         np.maximum(mu, _mu_above(epsilon, float(at)), out=mu)
     low = np.where(found > 0, found, np.inf).min(axis=0)
     return FittedMu(mu, np.where(np.isfinite(low), low, 0.0), found[0], float(deltas[-1]), delta)
+
+
+def fitted_deltas(delta: float) -> Floats:
+    """Where curves are compared: from δ to 0.05, or four decades."""
+    return np.geomspace(delta, max(delta, min(_LARGEST_DELTA, delta * 1e4)), _FITTED_DELTAS)
 
 
 def _mu_above(epsilon: Floats, delta: float) -> Floats:

@@ -40,7 +40,7 @@ def run_log(
     """
     with nullcontext() if state is None else locked(str(state)):
         if isinstance(log, DenseLog):
-            run = _started(settings, state)
+            run = started(settings, state)
             _dense(log, run, state, first_step, advance)
         else:
             run = _long(log, settings, state, advance)
@@ -50,7 +50,8 @@ def run_log(
         return run
 
 
-def _started(settings: Settings, state: Path | None) -> Run:
+def started(settings: Settings, state: Path | None) -> Run:
+    """A run that has not begun, or the one that the state holds."""
     run = Run(settings)
     if state is not None and state.exists():
         load_state(run, state)
@@ -74,17 +75,17 @@ def _long(log: LongLog, settings: Settings, state: Path | None, advance: Advance
     """As a stream; from the start again if ids turn out to be strings, steps out of order, or numbers odd."""
     text_ids, in_order, by_rows = False, True, False
     while True:
-        run = _started(settings, state)
+        run = started(settings, state)
         ids = Identifiers()
         known = run.names or list(range(run.individuals))
         text_ids = text_ids or any(isinstance(name, str) for name in known)
         for name in known:
             ids.code(str(name) if text_ids else name)
         run.names = ids.names
-        entries = _meant(log, run, _coded(log, ids, text_ids, by_rows))
+        entries = _coded(log, ids, text_ids, by_rows)
         try:
             ordered = checked_order(entries) if in_order else sorted_on_disk(entries)
-            _fold(log, ids, ordered, _Saver(run, state), advance)
+            _fold(log, ids, _meant(log, run, ordered), _Saver(run, state), advance)
             return run
         except TextIds:
             text_ids = True

@@ -94,7 +94,7 @@ class Request:
         int | None,
         whole("--first-step", help="Number of an array's first row (0).", allowed=NON_NEGATIVE, panel=_RUNNING),
     ] = None
-    engine: Annotated[Engine, option("--engine", help="local, or dask for Parquet.", panel=_RUNNING)] = "local"
+    engine: Annotated[Engine, option("--engine", help="local, or dask for tables.", panel=_RUNNING)] = "local"
     scheduler: Annotated[
         str | None, option("--scheduler", help="Address of a Dask scheduler; default: a local one.", panel=_RUNNING)
     ] = None
@@ -111,7 +111,7 @@ class Request:
         """Options that do not go together: where, whether they were given, and what is the matter."""
         individual, local = self.scope == "individual", self.engine == "local"
         for_individuals = self.mode == "clip" or self.groups or self.sample_rate is not None
-        needs_local = self.state or self.odometer is not None or not individual
+        needs_local = self.odometer is not None or not individual
         return [
             ("--sample-rate", self.sample_rate is not None and self.kind != "rdp", _NO_SAMPLING.get(self.kind, "")),
             (
@@ -126,9 +126,15 @@ class Request:
                 not individual and for_individuals,
                 "--mode clip, --groups and --sample-rate are for --scope individual",
             ),
-            ("--engine dask", not local and needs_local, "--state, --odometer and --scope global need --engine local"),
+            ("--engine dask", not local and needs_local, "--odometer and --scope global need --engine local"),
             ("--scheduler", local and self.scheduler, "a scheduler is for --engine dask"),
             ("--epsilon", self.epsilon is not None and self.delta is None, _NEEDS_DELTA),
+            (
+                "--mu",
+                self.mu is not None and self.sample_rate is not None and not (self.finished and self.delta),
+                "under sampling a dominating μ is fitted to a run that is over: give --finished and --delta, or filter "
+                "with --epsilon and --delta",
+            ),
             ("--finished", self.finished and self.mode == "clip", "a run that is over is not clipped in hindsight"),
             ("--anytime", self.anytime is not None and self.delta is None, "an odometer for all times needs --delta"),
             (
@@ -144,6 +150,13 @@ class Request:
         if self.noise_multiplier is not None and self.clip is not None:
             return self.noise_multiplier * self.clip
         return self.sigma
+
+    @property
+    def dominating(self) -> tuple[float, float] | None:
+        """The μ and the δ of a budget for curves under sampling, if that is asked for."""
+        if self.sample_rate is None or self.mu is None or self.delta is None:
+            return None
+        return self.mu, self.delta
 
     @property
     def has_budget(self) -> bool:

@@ -89,7 +89,8 @@ class Rule:
 
     def admits(self, totals: Floats) -> Bools:
         """Whether sums of costs, one column a record, are within the budget."""
-        within: Bools = np.all(totals <= self.accepted[:, None], axis=0)
+        rows = totals <= self.accepted[:, None]
+        within: Bools = rows[0] if len(rows) == 1 else np.all(rows, axis=0)
         if self.mixture is None:
             return within
         known = len(self.orders)

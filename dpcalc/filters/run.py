@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,11 @@ from dpcalc.filters.filters import EVERYBODY, IndividualFilter, Refused, Who
 from dpcalc.filters.names import Mode, Scope
 from dpcalc.filters.odometer import Odometer
 from dpcalc.filters.rule import ROUNDING, Rule
+from dpcalc.filters.steps import Steps
+from dpcalc.filters.totals import Totals
 
 # Sums of the same numbers in another order agree to this much.
 _SAME = 1e-9
-# Multiples of the golden ratio are spread evenly over fractions, and no two are the same.
-_GOLDEN = 0.6180339887498949
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,8 @@ class Settings:
     # A run that is over: nobody is left out in hindsight, and the sums are held against this budget, if there is one.
     finished: bool = False
     budget: Rule | None = None
+    # The μ and the δ of a budget that everybody's curve under sampling is held against.
+    dominating: tuple[float, float] | None = None
     # The δ and the r of a bound that holds at all times; both are fixed beforehand.
     anytime: tuple[float, float] | None = None
 
@@ -53,66 +55,6 @@ class Settings:
     def sampling_rate(self) -> float | None:
         """The Poisson rate, if the rule samples."""
         return None if self.rule.subsampled is None else self.rule.subsampled.sampling_rate
-
-
-def _integers() -> array[int]:
-    return array("q")
-
-
-def _numbers() -> array[float]:
-    return array("d")
-
-
-@dataclass
-class Steps:
-    """What happened at each step, in order: how many records had a value, their weighed sum, and how many took part.
-
-    Flat arrays of machine numbers, 32 bytes a step and 8 for each group; `active_by_group` has them step by step.
-    """
-
-    labels: array[int] = field(default_factory=_integers)
-    present: array[int] = field(default_factory=_integers)
-    value_sums: array[float] = field(default_factory=_numbers)
-    active: array[int] = field(default_factory=_integers)
-    active_by_group: array[int] = field(default_factory=_integers)
-
-    def begin(self, labels: Sequence[int], groups: int) -> None:
-        """Steps of which nothing is known yet."""
-        self.labels.extend(labels)
-        nothing = bytes(8 * len(labels))
-        for empty in (self.present, self.value_sums, self.active):
-            empty.frombytes(nothing)
-        self.active_by_group.frombytes(bytes(8 * len(labels) * groups))
-
-    def view(self, name: str, start: int = 0) -> NDArray[Any]:
-        """The numbers of a field from step `start` on, to be changed in place (and let go before the next step)."""
-        stored: array[Any] = getattr(self, name)
-        found = np.frombuffer(stored, dtype=np.float64 if stored.typecode == "d" else np.int64)
-        if name == "active_by_group":
-            found = found.reshape(len(self.labels), len(stored) // max(1, len(self.labels)))
-        return found[start:]
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything, for a state file."""
-        return {stored: np.array(self.view(name)) for name, stored in _STORED.items()}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Steps:
-        """What `to_arrays` gave."""
-        steps = cls()
-        for name, stored in _STORED.items():
-            kept: array[Any] = getattr(steps, name)
-            kept.frombytes(arrays[stored].astype(np.float64 if kept.typecode == "d" else np.int64).tobytes())
-        return steps
-
-
-_STORED = {
-    "labels": "step_labels",
-    "present": "step_present",
-    "value_sums": "step_sums",
-    "active": "step_active",
-    "active_by_group": "step_groups",
-}
 
 
 class Run:
@@ -134,6 +76,7 @@ class Run:
         self.names: list[Any] | None = None
         self.group_names = sorted(set((settings.groups or {}).values()))
         self._group_of = np.zeros(0, dtype=np.int64)
+        self._weights = np.zeros(0)
         self._seen = Steps()
 
     @property
@@ -155,8 +98,10 @@ class Run:
         self.present = np.pad(self.present, (0, more))
         self._last_step = np.pad(self._last_step, (0, more), constant_values=np.iinfo(np.int64).min)
         self.names = names
+        fresh = range(known, individuals) if names is None else names[known:individuals]
+        if self.settings.resumable:
+            self._weights = np.concatenate([self._weights, [_weight(name) for name in fresh]])
         if self.settings.groups is not None:
-            fresh = range(known, individuals) if names is None else names[known:individuals]
             self._group_of = np.concatenate([self._group_of, [self._group(name) for name in fresh]]).astype(np.int64)
 
     def _group(self, name: Any) -> int:
@@ -179,14 +124,17 @@ class Run:
         who: Who = EVERYBODY if everybody else codes
         self._check_duplicates(step, codes, everybody)
         if consumed:
-            self._see(step, codes.size, float(_weighed(values, codes).sum()))
+            self._see(step, codes.size, self._weighed_sum(values, who))
             return
         self.present[who] += 1
         self.steps.present[-1] += codes.size
         if self.settings.resumable:
-            self.steps.value_sums[-1] += float(_weighed(values, codes).sum())
+            self.steps.value_sums[-1] += self._weighed_sum(values, who)
         self._count_clipped(values)
         self._advance(values, who)
+
+    def _weighed_sum(self, values: Floats, who: Who) -> float:
+        return float((values * self._weights[who]).sum())
 
     def block(self, first: int, block: NDArray[np.floating]) -> None:
         """Rows of an array, numbered from `first`: every record at every step."""
@@ -194,7 +142,7 @@ class Run:
         # The sums tell a step that was counted before from another one; without a state nobody asks.
         sums = np.zeros(len(block))
         if self.settings.resumable:
-            sums = _weighed(block, np.arange(block.shape[1])).sum(axis=1)
+            sums = (block * self._weights).sum(axis=1)
         skipped = 0 if self._resumed_to is None else min(max(self._resumed_to + 1 - first, 0), len(block))
         for row in range(skipped):
             self._see(labels[row], block.shape[1], float(sums[row]))
@@ -213,7 +161,7 @@ class Run:
         refused = list(self.filter.charge_block(block))
         self._count_active(start, block.shape[1], refused)
         if self.norm_counts is not None:
-            self.norm_counts.add(_without(block, refused))
+            self.norm_counts.add(block, refused=refused)
 
     def _count_active(self, start: int, people: int, refused: list[Refused]) -> None:
         active = self.steps.view("active", start)
@@ -291,6 +239,33 @@ class Run:
         """How many steps of the log had been counted before."""
         return len(self._seen.labels)
 
+    # Shared out by individual
+
+    def part(self, records: Indices) -> Run:
+        """A run of some of the records that goes on where this one is; its steps are those that are still to come."""
+        part = Run(self.settings)
+        part.grow(records.size, [self.name(record) for record in records.tolist()])
+        part.filter.state = self.filter.state.take(records)
+        part.present = self.present[records]
+        part._resumed_to = self._resumed_to
+        if self.norm_counts is not None:
+            part.norm_counts = self.norm_counts.part(records)
+        return part
+
+    def join(self, parts: Sequence[Run]) -> None:
+        """Take in what has become of all of its parts, and of records that they have met."""
+        names = [name for part in parts for name in part.names or ()]
+        self.names, self._group_of = names, np.concatenate([part.group_of for part in parts])
+        self._weights = np.concatenate([part._weights for part in parts])
+        self.filter.state = Totals.joined(part.filter.state for part in parts)
+        self.present = np.concatenate([part.present for part in parts])
+        self.clipped_values += sum(part.clipped_values for part in parts)
+        if self.norm_counts is not None:
+            self.norm_counts = NormCounts.joined(_counts(parts))
+        groups = len(self.group_names)
+        self.steps = Steps.joined([self.steps, *(part.steps for part in parts)], groups)
+        self._seen = Steps.joined([part._seen for part in parts], 0)
+
     def finish(self) -> None:
         """Checks that need the whole log: no missing steps, the same past, and everybody's norms under sampling."""
         self._check_past()
@@ -321,30 +296,19 @@ class Run:
         return record if self.names is None else self.names[record]
 
 
-def _weighed(values: NDArray[np.floating], codes: Indices) -> Floats:
-    """The values times a weight in [1, 2) of everybody's own, so that their sum also tells whose they are."""
-    return values * (1 + codes * _GOLDEN % 1)
+def _weight(name: Any) -> float:
+    """A number in [1, 2) of everybody's own: a sum of values that are multiplied by it also tells whose they are."""
+    return 1 + zlib.crc32(str(name).encode()) / 2**32
+
+
+def _counts(parts: Iterable[Run]) -> list[NormCounts]:
+    return [part.norm_counts for part in parts if part.norm_counts is not None]
 
 
 def _buckets(rule: Rule) -> Buckets:
     # A norm that was rounded when it was stored is widened, as the filter does it.
     tolerance = rule.tolerance if rule.tolerance > ROUNDING else 0.0
     return Buckets(sigma=rule.scale, clip=rule.clip, tolerance=tolerance)
-
-
-def _without(block: NDArray[np.floating], refused: list[Refused]) -> NDArray[np.floating]:
-    """The values of those who took part, 0 for the others."""
-    if not refused:
-        return block
-    block = block.copy()
-    for found in refused:
-        rows = slice(found.first, found.first + len(found.out))
-        first, last = int(found.records[0]), int(found.records[-1])
-        if last - first < found.records.size:
-            np.copyto(block[rows, first : last + 1], 0.0, where=found.out)
-        else:
-            block[rows, found.records] *= ~found.out
-    return block
 
 
 class Duplicate(Exception):  # noqa: N818 - turned into an error with its line by the reader

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from dpcalc.arrays import Floats
+from dpcalc.filters import dominating
 from dpcalc.filters.rule import Rule
 from dpcalc.filters.run import Run
 from dpcalc.filters.summary import Losses, beyond, last_run_step, odometer
@@ -23,6 +24,8 @@ def headline(run: Run, stated: Guarantee, epsilon: float | None, delta: float | 
     """The answer in one line: whether the budget is kept, by whom it is not, and what it guarantees."""
     rule = run.settings.budget or run.settings.rule
     budget = f"ε = {epsilon:g} at δ = {_short(delta)}" if epsilon is not None else _budget(rule)
+    if run.settings.dominating is not None:
+        budget = f"a curve of μ = {run.settings.dominating[0]:.4g} (approximate)"
     if run.settings.finished:
         return _finished(run, budget)
     if rule.notion is None:
@@ -57,8 +60,11 @@ def _records(run: Run, budget: str) -> str:
 def _finished(run: Run, budget: str) -> str:
     whole = run.settings.scope == "global"
     most = f"{_symbol(run.settings.rule)} = {rounded_up(float(run.filter.spent.max(initial=0.0)), 4)}"
+    if run.settings.dominating is not None:
+        fitted = dominating.fitted(run, run.settings.dominating[1]).mu
+        most = f"μ = {rounded_up(float(fitted.max(initial=0.0)), 4)}"
     everybody = "the run" if whole else f"all {run.individuals} records"
-    if run.settings.budget is None:
+    if run.settings.budget is None and run.settings.dominating is None:
         return f"{everybody} spent at most {most}; there is no budget to hold it against"
     over = int(beyond(run).sum())
     if not over:

@@ -14,7 +14,8 @@ import numpy as np
 from dpcalc.errors import InputError
 from dpcalc.files import reading
 from dpcalc.files.archive import Arrays, check_alike, load_sealed, save_sealed
-from dpcalc.filters.run import Run, Settings, Steps
+from dpcalc.filters.run import Run, Settings
+from dpcalc.filters.steps import Steps
 from dpcalc.filters.totals import Totals
 
 _VERSION = 6
@@ -41,6 +42,7 @@ def settings_key(settings: Settings) -> dict[str, Any]:
         "clip_before_noise": settings.clip_before_noise,
         "beside": list(settings.beside),
         "finished": settings.finished,
+        "dominating": None if settings.dominating is None else list(settings.dominating),
         "anytime": None if settings.anytime is None else list(settings.anytime),
         "budget": None if budget is None else repr(budget),
         "sample_rate": settings.sampling_rate,
@@ -108,10 +110,9 @@ def _checked_names(names: Any) -> list[int] | list[str] | None:
 
 
 def _check_values(arrays: Arrays) -> None:
-    """Sums are finite; what everybody has spent and counts are not negative; every step has all of its numbers."""
+    """What everybody has spent and counts are not negative; every step has all of its numbers."""
     for name, array in arrays.items():
-        fine = np.isfinite(array) if array.dtype.kind == "f" else array >= 0
-        if name != "step_labels" and not np.all(fine):
+        if array.dtype.kind != "f" and name != "step_labels" and np.any(array < 0):
             raise ValueError(f"{name} holds an impossible number")
     if np.any(arrays["totals"] + arrays["compensation"] < 0):
         raise ValueError("totals are negative")

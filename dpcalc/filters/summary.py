@@ -10,11 +10,11 @@ import numpy as np
 from dpcalc import conversions
 from dpcalc.accounting.implied import implied
 from dpcalc.arrays import Bools, Floats
-from dpcalc.filters import individual
+from dpcalc.filters import dominating, individual
 from dpcalc.filters.anytime import anytime_epsilon
 from dpcalc.filters.rule import Rule, theorem_of
 from dpcalc.filters.run import Run, Settings
-from dpcalc.guarantee import Guarantee
+from dpcalc.guarantee import Evidence, Guarantee, Stated
 
 _ODOMETERS = {"gdp": "Koskela et al. 2023, Section C.5", "rdp": "Feldman, Zrnic 2021, Proposition 4.10, Corollary 4.11"}
 _SPLIT_THEOREM = "Whitehouse, Ramdas, Rogers, Wu 2023: steps with a δ of their own"
@@ -42,15 +42,19 @@ def enforced(settings: Settings, *, epsilon: float | None, delta: float | None, 
     """
     rule = settings.budget or settings.rule
     sampled = settings.sampling_rate is not None
-    base = Guarantee(
-        adjacency="add-remove",
-        status="certified",
-        accountant=f"{settings.scope} {rule.kind} {_what(settings, rule)}",
-        theorem=_theorem(settings, rule),
-        sampler="none" if not sampled else f"poisson, rate {settings.sampling_rate:g}",
+    drawn = "none" if not sampled else f"poisson, rate {settings.sampling_rate:g}"
+    evidence = Evidence(
+        citations=_citations(settings, rule),
         assumptions=tuple(_steps(settings, rule)),
         remarks=() if settings.scope == "global" else (NOT_COVERED,),
     )
+    base = Guarantee.of(
+        [(Stated(adjacency="add-remove", drawn=drawn), None)],
+        evidence,
+        accountant=f"{settings.scope} {rule.kind} {_what(settings, rule)}",
+    )
+    if settings.dominating is not None:
+        return dominating.guarantee(base, settings.dominating, kept)
     if rule.notion is None:
         return _remarking(base, "no budget was given, so nothing is enforced: the loss is only tracked")
     if not kept:
@@ -94,11 +98,11 @@ def _what(settings: Settings, rule: Rule) -> str:
     return "audit" if settings.odometer is None else "odometer"
 
 
-def _theorem(settings: Settings, rule: Rule) -> str | tuple[str, ...]:
+def _citations(settings: Settings, rule: Rule) -> tuple[str, ...]:
     if rule.notion is None:
-        return "none: an audit enforces nothing" if settings.odometer is None else _ODOMETERS[rule.kind]
+        return ("none: an audit enforces nothing" if settings.odometer is None else _ODOMETERS[rule.kind],)
     cited = theorem_of(rule.kind, scope=settings.scope, mode=settings.mode)
-    return cited if rule.split is None else (cited, _SPLIT_THEOREM)
+    return (cited,) if rule.split is None else (cited, _SPLIT_THEOREM)
 
 
 def _fixed(rule: Rule) -> str:
@@ -134,6 +138,8 @@ def _kept(settings: Settings) -> str:
 
 def beyond(run: Run) -> Bools:
     """Who took part beyond the budget: nobody in a run that was filtered."""
+    if run.settings.dominating is not None:
+        return dominating.beyond(run)
     if run.settings.budget is None:
         return np.zeros(run.individuals, dtype=bool)
     return ~run.settings.budget.admits(run.filter.totals)
@@ -160,7 +166,7 @@ def losses(run: Run, delta: float | None) -> Losses:
         return Losses(run.filter.spent, None, None)
     split = (run.settings.budget or rule).split
     epsilon = individual.epsilons(run, delta if split is None else split.filter)
-    fitted = None if run.norm_counts is None else individual.fitted_mu(run.norm_counts, delta)
+    fitted = None if run.norm_counts is None else dominating.fitted(run, delta)
     always = None
     if run.settings.anytime is not None:
         variance = run.filter.spent**2 if rule.squares else 2 * run.filter.spent
@@ -193,7 +199,11 @@ def details(run: Run, found: Losses, stated: Guarantee, delta: float | None) -> 
         fields["delta_split"] = rule.split._asdict()
     if settings.finished:
         over = int(beyond(run).sum())
-        fields |= {"finished": True, "within": over == 0 if settings.budget else None, "beyond_budget": over}
+        fields |= {
+            "finished": True,
+            "within": over == 0 if settings.budget or settings.dominating else None,
+            "beyond_budget": over,
+        }
     if settings.mode == "clip":
         fields["clipped_records"] = int(run.filter.clipped.sum())
     if found.fitted is not None:
@@ -282,7 +292,7 @@ def columns(run: Run, found: Losses) -> dict[str, Any]:
         "spent": found.spent,
         "epsilon": [None] * run.individuals if found.epsilon is None else found.epsilon,
     }
-    if run.settings.budget is not None:
+    if run.settings.budget is not None or run.settings.dominating is not None:
         table["within_budget"] = [not over for over in beyond(run).tolist()]
     if found.anytime is not None:
         table["anytime_epsilon"] = found.anytime

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from dpcalc.errors import InputError
 from dpcalc.last_iterate.analysis import Analysis, analyse
 from dpcalc.last_iterate.request import Request, Unknown
+from dpcalc.solve import bracket, solve
 
 MOST_STEPS = 10**12
 _FURTHEST = 1e12  # how far from a noise multiplier of 1 the search goes
 _CLOSE = 1e-4  # relative width at which the search for a noise level stops
-
-# A run whose ε grows with the argument.
-_Run = Callable[[float], Analysis]
 
 
 def longest_run(request: Request, *, target: float) -> Analysis:
@@ -26,18 +24,18 @@ def longest_run(request: Request, *, target: float) -> Analysis:
     unit = request.n // request.batch_size if request.algorithm == "cgd" and request.batch_size else 1
     most = MOST_STEPS // unit
 
-    def run(units: float) -> Analysis:
-        return analyse(replace(request, steps=int(units) * unit, epochs=None), only_best=True)
+    def of(units: float) -> Request:
+        return replace(request, steps=int(units) * unit, epochs=None)
 
-    good = run(1)
-    if good.epsilon > target:
-        raise InputError(f"even t = {unit} steps cost ε = {good.epsilon:.6g}, above the target {target:g}: add noise")
-    if (endless := run(most)).epsilon <= target:
-        return analyse(endless.request)
-    within, beyond = 1, min(8, most)
-    while (tried := run(beyond)).epsilon <= target:
-        within, good, beyond = beyond, tried, min(beyond * 8, most)
-    return analyse(_close_in(run, (within, good), (beyond, tried), target=target, whole=True).request)
+    ratio = _ratio(of, target)
+    if ratio(1) > 1:
+        least = ratio(1) * target
+        raise InputError(f"even t = {unit} steps cost ε = {least:.6g}, above the target {target:g}: add noise")
+    if ratio(most) <= 1:
+        return analyse(of(most))
+    ends = bracket(ratio, 1, 8, least=1, most=most)
+    assert ends is not None  # the last number of steps is beyond
+    return analyse(of(solve(ratio, *ends, whole=True).within))
 
 
 def least_noise(request: Request, *, target: float, unknown: Unknown) -> Analysis:
@@ -49,58 +47,17 @@ def least_noise(request: Request, *, target: float, unknown: Unknown) -> Analysi
         raise InputError("--target-epsilon needs constant --lr and --sigma: a schedule sets the noise")
     unit = request.replace_one_sensitivity / (request.batch_size or request.n) if unknown == "sigma" else 1.0
 
-    def run(inverse: float) -> Analysis:
-        changes: dict[str, Any] = {unknown: unit / inverse}
-        return analyse(replace(request, **changes), only_best=True)
+    def of(noise: float) -> Request:
+        changes: dict[str, Any] = {unknown: noise * unit}
+        return replace(request, **changes)
 
-    within = beyond = 1.0
-    good = bad = run(1.0)
-    while good.epsilon > target:
-        if within < 1 / _FURTHEST:
-            raise InputError(f"no noise keeps ε within {target:g}")
-        beyond, bad, within = within, good, within / 2
-        good = run(within)
-    while bad.epsilon <= target:
-        if beyond > _FURTHEST:
-            raise InputError(f"any noise keeps ε within {target:g}")
-        within, good, beyond = beyond, bad, beyond * 2
-        bad = run(beyond)
-    return analyse(_close_in(run, (within, good), (beyond, bad), target=target, whole=False).request)
+    ratio = _ratio(of, target)
+    ends = bracket(ratio, 1.0, 1 / 2, least=1 / _FURTHEST, most=_FURTHEST)
+    if ends is None:
+        raise InputError(f"{'any' if ratio(1.0) <= 1 else 'no'} noise keeps ε within {target:g}")
+    return analyse(of(solve(ratio, *ends, width=_CLOSE).within))
 
 
-def _close_in(
-    run: _Run, good: tuple[float, Analysis], bad: tuple[float, Analysis], *, target: float, whole: bool
-) -> Analysis:
-    """The last good argument before ε exceeds the target, by interpolating log ε in log x from both sides."""
-
-    def apart() -> bool:
-        return bad[0] - good[0] > 1 if whole else bad[0] > good[0] * (1 + _CLOSE)
-
-    def probe(x: float) -> None:
-        nonlocal good, bad
-        argument = float(round(x)) if whole else x
-        if good[0] < argument < bad[0]:
-            tried = run(argument)
-            if tried.epsilon <= target:
-                good = (argument, tried)
-            else:
-                bad = (argument, tried)
-
-    while apart():
-        before = bad[0] / good[0]
-        guess = _interpolate(good, bad, target)
-        # One step to either side of the guess: when it is right, both ends close in on it at once.
-        margin = max(0.5 / guess, _CLOSE / 8) if whole else _CLOSE / 3
-        probe(guess * (1 - margin))
-        probe(guess * (1 + margin))
-        if apart() and bad[0] / good[0] > math.sqrt(before):  # interpolation did worse than halving
-            probe((good[0] + bad[0]) / 2)
-    return good[1]
-
-
-def _interpolate(good: tuple[float, Analysis], bad: tuple[float, Analysis], target: float) -> float:
-    low, high = good[1].epsilon, bad[1].epsilon
-    if not (0 < low < target < high < math.inf):
-        return math.sqrt(good[0] * bad[0])
-    share = math.log(target / low) / math.log(high / low)
-    return float(good[0] * (bad[0] / good[0]) ** share)
+def _ratio(of: Callable[[float], Request], target: float) -> Callable[[float], float]:
+    """ε of the best bound over the target, worked out once for each value."""
+    return lru_cache(lambda value: analyse(of(value), only_best=True).epsilon / target)

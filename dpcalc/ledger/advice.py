@@ -6,16 +6,21 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from dpcalc.errors import InputError
 from dpcalc.ledger.answers import Answer, RefusedError
 from dpcalc.ledger.ledger import Ledger
+from dpcalc.ledger.opened import opened
 from dpcalc.ledger.requests import Request
 from dpcalc.ledger.tree import State, accounts, charged, main_account
+from dpcalc.solve import Ends, Ratio, bracket, solve
 from dpcalc.spec.fields import FIELDS, read_number
 
 _DIGITS = 4
+_CLOSE = 1e-5  # relative width at which a search ends, well within the digits
+_FURTHEST = 2.0**60
 _MOST_COUNT = 10**15
 _NOISE = ("noise_multiplier", "sigma", "scale")
 _DECLARED = ("epsilon", "mu", "rho")
@@ -93,14 +98,10 @@ class Room:
         """How many releases of the entry at a position fit, the others as they stand; at most `most`."""
         if not self.fits(request, position, 0):
             return 0
-        low, high = 0, 1
-        while high <= most and self.fits(request, position, high):
-            low, high = high, high * 2
-        high = min(high, most + 1)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.fits(request, position, middle) else (low, middle)
-        return low
+        ratio = _ratio(lambda count: count <= most and self.fits(request, position, int(count)))
+        ends = bracket(ratio, 1, 2, least=1, most=most + 1) if ratio(1) <= 1 else Ends(0, 1)
+        assert ends is not None  # one more than most does not fit
+        return int(solve(ratio, *ends, whole=True).within)
 
     def costliest(self, request: Request) -> int:
         """The entry that costs most by the budget's own measure."""
@@ -119,13 +120,7 @@ class Room:
         def fits(value: float) -> bool:
             return self._fits_with(request, position, key, value, count)
 
-        factor = 2.0
-        while not fits(stated * factor):
-            factor *= 2
-            if factor > 2.0**60:
-                return None
-        low, high = stated * factor / 2, stated * factor
-        return _settled(low, high, fits, math.ceil)
+        return _settled(fits, stated * 2, 1 / 2, math.ceil)
 
     def _largest(self, request: Request, position: int, key: str) -> tuple[str, float] | None:
         """The largest declared cost that fits, rounded down; None if none does."""
@@ -134,12 +129,7 @@ class Room:
         def fits(value: float) -> bool:
             return self._fits_with(request, position, key, value, request.entries[position].count)
 
-        factor = 0.5
-        while not fits(stated * factor):
-            factor /= 2
-            if factor < 2.0**-60:
-                return None
-        found = _settled(stated * factor * 2, stated * factor, fits, math.floor)
+        found = _settled(fits, stated / 2, 2, math.floor)
         return None if found is None else (key, found)
 
     def _fits_with(self, request: Request, position: int, key: str, value: float, count: int) -> bool:
@@ -151,7 +141,7 @@ class Room:
 
 def charge(url: str, budget: str, releases: Any, *, key: str, note: str = "") -> Answer:
     """Charge a job that is about to run and has nothing else to ask of the ledger; a refusal says what would fit."""
-    with Ledger.open(url) as ledger:
+    with opened(url) as ledger:
         try:
             return ledger.spend(budget, releases, key=key, note=note)
         except RefusedError as refused:
@@ -169,11 +159,26 @@ def _number(request: Request, position: int, key: str) -> float:
     return read_number(request.node(position).mapping("an entry")[key], FIELDS[key])
 
 
-def _settled(wrong: float, right: float, fits: Callable[[float], bool], rounding: Callable[[Fraction], int]) -> float:
-    """The last value that fits on the way from `right` to `wrong`, in four digits rounded to the safe side."""
-    while abs(wrong - right) > 1e-5 * right:
-        middle = (wrong + right) / 2
-        wrong, right = (wrong, middle) if fits(middle) else (middle, right)
+def _ratio(fits: Callable[[float], bool]) -> Ratio:
+    """What only fits or does not, as a ratio of which no more is known."""
+    return lru_cache(lambda value: 0.5 if fits(value) else 2.0)
+
+
+def _settled(
+    fits: Callable[[float], bool], start: float, factor: float, rounding: Callable[[Fraction], int]
+) -> float | None:
+    """The last value that fits, in four digits rounded to the safe side; None if none does.
+
+    The factor leads away from what fits; a start that fits is itself a stride from one that does not.
+    """
+    ratio = _ratio(fits)
+    if ratio(start) <= 1:
+        ends: Ends | None = Ends(start, start * factor)
+    else:
+        ends = bracket(ratio, start, factor, least=start / _FURTHEST, most=start * _FURTHEST)
+    if ends is None:
+        return None
+    right = solve(ratio, *ends, width=_CLOSE).within
     unit = Fraction(10) ** (math.floor(math.log10(right)) - _DIGITS + 1)
     rounded = float(rounding(Fraction(right) / unit) * unit)
     return rounded if fits(rounded) else right

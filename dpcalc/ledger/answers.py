@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcalc.errors import DpcalcError
+from dpcalc.errors import DpcalcError, InputError
 from dpcalc.ledger import amounts
 from dpcalc.ledger.requests import Request
 from dpcalc.ledger.terms import Terms
@@ -35,6 +35,15 @@ class Answer:
     def remaining(self) -> dict[str, float]:
         """What is left of it, rounded down."""
         return amounts.remaining(self.budget, self.after if self.accepted else self.before)
+
+    def expect_new(self) -> Answer:
+        """Itself; raises if the key was charged before: a second run would be a second release, charged once."""
+        if not self.recorded:
+            raise InputError(
+                f"the key {self.key!r} was charged before as entry {self.entry}, and its run may have told something; "
+                "take a new key, or void that one if it provably never ran"
+            )
+        return self
 
 
 class RefusedError(DpcalcError):

@@ -11,6 +11,9 @@ from dpcalc.errors import CertificationError, InputError
 
 SCHEMA = "dpcalc-ledger/1"
 
+# So much of a hash is shown to people: nobody finds another ledger with the same 128 bits.
+SHOWN_DIGITS = 32
+
 
 class Entry(NamedTuple):
     """One line of a ledger: its text, the hash of the one before, and its own."""

@@ -18,7 +18,7 @@ from dpcalc.ledger.places import open_store
 from dpcalc.ledger.records import Found, encoded, expect_texts, following, shares, spend_content, stored_state
 from dpcalc.ledger.requests import Request, asked
 from dpcalc.ledger.store import StorageError, Store, closed_if_it_fails
-from dpcalc.ledger.terms import Terms, check_terms, part_terms
+from dpcalc.ledger.terms import Terms, check_family, check_terms, part_terms
 from dpcalc.ledger.tree import Account, State, accounts, charged, main_account
 from dpcalc.ledger.units import Vector, decode, subtract
 
@@ -79,6 +79,8 @@ class Ledger:
     def add_budget(self, terms: Terms) -> bool:
         """Fix a budget for ever, with one for each of its parts; False if it is there with the same terms."""
         check_terms(terms)
+        if terms.is_part:
+            raise InputError("parts are fixed with the budget that has them", where=f"budget {terms.name}")
         with self.store.writing():
             existing = self.budgets.get(terms.name)
             if existing is not None:
@@ -90,26 +92,13 @@ class Ledger:
                         where=f"budget {terms.name}",
                     )
                 return False
-            self._check_family(terms)
+            known = dict(self.budgets)
             for each in (terms, *(part_terms(terms, part) for part in terms.parts)):
+                check_family(each, known)
+                known[each.name] = each
                 content = {"kind": "budget", "budget": each.name, "terms": each.to_json()}
                 self.store.append(following(self.identifier, self.store.situation(None, []).last, content)[0])
         return True
-
-    def _check_family(self, terms: Terms) -> None:
-        where = f"budget {terms.name}"
-        if terms.parent is not None:
-            parent = self.budget(terms.parent)
-            if (parent.unit, parent.adjacency) != (terms.unit, terms.adjacency):
-                raise InputError(
-                    f"its parent {parent.name} is for one {parent.unit} under {parent.adjacency}; "
-                    "a tree has one unit of privacy and one adjacency",
-                    where=where,
-                )
-        if len(set(terms.parts)) < len(terms.parts):
-            raise InputError("a part is given twice", where=where)
-        if len(terms.parts) == 1:
-            raise InputError("a partition has two parts or more", where=where)
 
     # -- spending -----------------------------------------------------------------------------------------------------
 
@@ -161,11 +150,12 @@ class Ledger:
     def reserve(
         self, budget: str, releases: Any, *, key: str | None = None, by: str = "", note: str = ""
     ) -> Iterator[Answer]:
-        """Charge before the block runs; the block does not run if the ledger refuses.
+        """Charge before the block runs; it does not run if the ledger refuses, or knows the key: one key is one run.
 
-        Nothing is given back if the block fails: a crash is an outcome too, and may have told something.
+        Nothing is given back if the block fails: a crash is an outcome too, and may have told something. `void` is for
+        a block that provably never ran; what goes on from a checkpoint of the same run was charged by `spend`.
         """
-        yield self.spend(budget, releases, key=key, by=by, note=note)
+        yield self.spend(budget, releases, key=key, by=by, note=note).expect_new()
 
     def void(self, key: str, *, reason: str, by: str = "") -> tuple[int, bool]:
         """Take back a spend that provably never touched the data; its entry's number, and whether this call did it."""

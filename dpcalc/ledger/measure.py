@@ -129,9 +129,15 @@ def _without_failure(mechanism: Mechanism) -> tuple[Mechanism, float]:
 
 
 def _ends(mechanism: Mechanism) -> tuple[float, float]:
-    """The largest finite loss, and the probability of an infinite one, over both directions; exact or above."""
-    pairs = mechanism.pairs()
-    return max(pair.support()[1] for pair in pairs), max(pair.at_infinity()[0] for pair in pairs)
+    """The largest finite loss, and the probability of an infinite one, over both directions; as stated, or above."""
+    pairs, stated = mechanism.pairs(), mechanism.spec()
+    loss, failure = max(pair.support()[1] for pair in pairs), max(pair.at_infinity()[0] for pair in pairs)
+    return _above(loss, stated.get("epsilon")), _above(failure, stated.get("delta"))
+
+
+def _above(value: float, stated: float | None) -> float:
+    """What somebody typed as it is; what was computed from it raised by more than its roundings."""
+    return value if value == stated else value * float(WIDER)
 
 
 def _total_loss(parts: Iterable[tuple[Mechanism, int]]) -> Fraction | float:

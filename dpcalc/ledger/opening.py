@@ -38,10 +38,6 @@ def open_terms(
 
     `step_delta` is the part of δ that is kept for releases with a δ of their own; half of it if not given.
     """
-    if not name or "/" in name or any(not part or "/" in part for part in parts):
-        raise InputError(
-            f"expected a name without /, got {name!r}" if "/" in name or not name else "a part has no name"
-        )
     gdp = Terms(name=name, filter="gdp", unit=unit, adjacency=adjacency, parent=parent, parts=tuple(parts))
     gdp = replace(gdp, epsilon=epsilon, delta=delta, mu=mu, rho=rho)
     check_terms(gdp)

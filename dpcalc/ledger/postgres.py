@@ -17,6 +17,12 @@ from dpcalc.ledger.store import LAYOUT, NAMES, TABLES, StorageError, Store, clos
 
 _PATIENCE = 30
 _CONNECT = 10
+_REFUSAL = " BEGIN RAISE EXCEPTION 'a ledger is append-only'; END "
+_GUARDED = "BEFORE DELETE OR UPDATE OR TRUNCATE"  # as PostgreSQL writes it
+_TRIGGERS = (
+    "SELECT tgname::text, tgenabled::text, prosrc, pg_get_triggerdef(pg_trigger.oid) FROM pg_trigger "
+    "JOIN pg_proc ON pg_proc.oid = tgfoid WHERE tgrelid = to_regclass(?) AND NOT tgisinternal"
+)
 
 
 class Postgres(Store):
@@ -63,13 +69,10 @@ class Postgres(Store):
                 return
             for table in TABLES:
                 self.run(table)
-            self.run(
-                "CREATE FUNCTION dpcalc_append_only() RETURNS trigger LANGUAGE plpgsql AS "
-                "$$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$"
-            )
+            self.run(f"CREATE FUNCTION dpcalc_append_only() RETURNS trigger LANGUAGE plpgsql AS $${_REFUSAL}$$")
             for name in NAMES:
                 self.run(
-                    f"CREATE TRIGGER {name}_guard BEFORE UPDATE OR DELETE OR TRUNCATE ON {name} "
+                    f"CREATE TRIGGER {name}_guard {_GUARDED} ON {name} "
                     "FOR EACH STATEMENT EXECUTE FUNCTION dpcalc_append_only()"
                 )
             self.run("INSERT INTO dpcalc_ledger (id, layout) VALUES (?, ?)", (identifier, LAYOUT))
@@ -129,21 +132,17 @@ class Postgres(Store):
             yield
 
     def faults(self) -> list[str]:
-        query = "SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = to_regclass(?) AND NOT tgisinternal"
         found = []
         for name in NAMES:
-            if "O" not in {state for trigger, state in self._triggers(query, name) if trigger == f"{name}_guard"}:
-                found.append(f"the guard {name}_guard against changes is missing or switched off")
+            triggers = self.execute(_TRIGGERS, (name,))
+            guard = [each for each in triggers if each[0] == f"{name}_guard"]
+            if [(state, source) for _, state, source, _ in guard] != [("O", _REFUSAL)] or _GUARDED not in guard[0][3]:
+                found.append(f"the guard {name}_guard against changes is missing, switched off or was changed")
+            found += [f"the trigger {each[0]} is none of ours" for each in triggers if each not in guard]
         orphans = self.execute(
             "SELECT COUNT(*) FROM dpcalc_charges LEFT JOIN dpcalc_entries ON number = entry WHERE number IS NULL"
         )
         return found + (["charges without an entry"] if orphans != [(0,)] else [])
-
-    def _triggers(self, query: str, name: str) -> list[tuple[str, str]]:
-        def text(value: Any) -> str:
-            return value.decode() if isinstance(value, bytes) else str(value)
-
-        return [(text(trigger), text(state)) for trigger, state in self.execute(query, (name,))]
 
     def close(self) -> None:
         self._connection.close()

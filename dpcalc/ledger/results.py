@@ -10,6 +10,7 @@ from dpcalc.guarantee import Guarantee, Result, Section
 from dpcalc.ledger import amounts
 from dpcalc.ledger.advice import Advice
 from dpcalc.ledger.answers import Answer
+from dpcalc.ledger.chain import SHOWN_DIGITS
 from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.terms import Terms
 from dpcalc.ledger.units import subtract
@@ -58,6 +59,7 @@ def answered(answer: Answer, advice: Advice | None, *, dry: bool) -> Result:
         "spent": spent,
         "remaining": remaining,
         "refusal": None,
+        "assumptions": answer.request.assumptions,
     }
     facts = [("spent", f"{_amounts(spent, up=True)}"), ("left", _amounts(remaining, up=False))]
     if answer.accepted:
@@ -75,6 +77,7 @@ def answered(answer: Answer, advice: Advice | None, *, dry: bool) -> Result:
         )
         if advice is not None:
             facts.append(("would fit", advice.sentence()))
+    facts += [("holds if" if i == 0 else "", line) for i, line in enumerate(answer.request.assumptions)]
     return Result(
         command="ledger spend",
         guarantee=_with(terms.guarantee(), answer),
@@ -110,13 +113,17 @@ def logged(ledger: Ledger, name: str | None) -> Result:
                     "hash": row.entry.hash,
                 }
             )
-    columns = ("entry", "at", "kind", "budget", "what", "key", "by", "note")
-    rows = tuple(tuple(record[column] for column in columns) for record in records)
+    columns = ["entry", "when", "kind", "budget", "what", "key", "by", "note"]
+    shown = [{**record, "when": record["at"][:16].replace("T", " ")} for record in records]
+    told = [column for column in columns if any(record[column] for record in shown)]
+    if name is not None and all(record["budget"] == name for record in shown):
+        told.remove("budget")
+    rows = tuple(tuple(record[column] or "" for column in told) for record in shown)
     return Result(
         command="ledger log",
         guarantee=terms.guarantee(),
         headline=f"{len(records):,} entries{'' if name is None else f' of {name}'}",
-        sections=(Section(title="Log", columns=columns, rows=rows),),
+        sections=(Section(title="Log", columns=tuple(told), rows=rows),),
         records=tuple(records),
         details={"entries": records},
     )
@@ -133,8 +140,11 @@ def audited(audit: Audit, ledger: Ledger) -> Result:
     return Result(
         command="ledger verify",
         guarantee=terms.guarantee(),
-        headline=f"{audit.entries:,} entries: {verdicts[audit.exit_code]}; the last hash is {audit.head[:16]}…",
-        facts=(("checked", "the chain, all totals and decisions, every cost by today's engine, the database itself"),),
+        headline=f"{audit.entries:,} entries: {verdicts[audit.exit_code]}",
+        facts=(
+            ("checked", "the chain, all totals and decisions, every cost by today's engine, the database itself"),
+            ("last hash", audit.head[:SHOWN_DIGITS]),
+        ),
         sections=tables,
         details={
             "entries": audit.entries,
@@ -173,7 +183,7 @@ def taken_in(ledger: Ledger, added: int) -> Result:
     return Result(
         command="ledger import",
         guarantee=terms.guarantee(),
-        headline=f"{added:,} entries added, {number:,} in all; chain, totals and limits hold",
+        headline=f"{added:,} entries added, {number:,} in all; chain, totals, limits and costs hold",
         details={"added": added, "entries": number, "head": head},
     )
 

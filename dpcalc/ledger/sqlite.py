@@ -16,6 +16,12 @@ from dpcalc.ledger.store import LAYOUT, NAMES, TABLES, StorageError, Store, clos
 
 _APPLICATION = 0x64706C67  # "dplg"
 _PATIENCE = 30.0
+_GUARDS = {
+    f"{name}_no_{action.lower()}": f"CREATE TRIGGER {name}_no_{action.lower()} BEFORE {action} ON {name} "
+    "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END"
+    for name in NAMES
+    for action in ("UPDATE", "DELETE")
+}
 
 
 class Sqlite(Store):
@@ -82,12 +88,8 @@ class Sqlite(Store):
                 return
             for table in TABLES:
                 self.execute(table)
-            for name in NAMES:
-                for action in ("UPDATE", "DELETE"):
-                    self.execute(
-                        f"CREATE TRIGGER {name}_no_{action.lower()} BEFORE {action} ON {name} "
-                        "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END"
-                    )
+            for guard in _GUARDS.values():
+                self.execute(guard)
             self.execute("INSERT INTO dpcalc_ledger (id, layout) VALUES (?, ?)", (identifier, LAYOUT))
             self.execute(f"PRAGMA application_id = {_APPLICATION}")
             self.execute(f"PRAGMA user_version = {LAYOUT}")
@@ -144,9 +146,13 @@ class Sqlite(Store):
     def faults(self) -> list[str]:
         found = [str(line) for (line,) in self.execute("PRAGMA integrity_check") if line != "ok"]
         found += [f"foreign key: {row}" for row in self.execute("PRAGMA foreign_key_check")]
-        guards = {name for (name,) in self.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
-        wanted = {f"{name}_no_{action}" for name in NAMES for action in ("update", "delete")}
-        return found + [f"the guard {name} against changes is missing" for name in sorted(wanted - guards)]
+        triggers = dict(self.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"))
+        found += [
+            f"the guard {name} against changes is missing or was changed"
+            for name, guard in _GUARDS.items()
+            if triggers.get(name) != guard
+        ]
+        return found + [f"the trigger {name} is none of ours" for name in triggers if name not in _GUARDS]
 
     def close(self) -> None:
         self._connection.close()

@@ -9,14 +9,16 @@ from typing import Any
 from dpcalc.guarantee import Result, Section
 from dpcalc.ledger import amounts
 from dpcalc.ledger.advice import Room
+from dpcalc.ledger.chain import SHOWN_DIGITS
 from dpcalc.ledger.ledger import Ledger
+from dpcalc.ledger.opened import opened
 from dpcalc.ledger.requests import Request
 from dpcalc.ledger.results import answered, logged, percent, percent_left
 from dpcalc.ledger.status import Status, planned_epsilon, status_of, still_fits
 from dpcalc.ledger.units import float_up
 from dpcalc.report import rounded_down, rounded_up
 
-_BAR = 32
+_BAR = 20
 _QUANTITIES = {"gdp": "μ²", "zcdp": "ρ"}
 
 
@@ -28,21 +30,21 @@ def standing(ledger: Ledger, name: str | None, what_if: Request | None = None) -
     status = status_of(ledger, name)
     planned = planned_epsilon(ledger, name)
     fits = still_fits(ledger, name, status.latest)
-    facts, goal = _status_facts(status, planned, fits), None
+    outlook, goal = _outlook(status, planned, fits), None
     details = _status_details(status, planned, fits)
     if what_if is not None:
         answer = ledger.ask(name, what_if)
         advice = None if answer.accepted else Room(ledger, name).advice(what_if)
         told = answered(answer, advice, dry=True)
         details["what_if"] = told.details
-        facts.append(("what if", told.headline))
+        outlook.append(("what if", told.headline))
         goal = told.goal
     return Result(
         command="ledger status",
         guarantee=status.terms.guarantee(),
         headline=_standing(status),
-        facts=tuple(facts),
-        sections=_status_tables(status),
+        facts=tuple(_status_facts(status)),
+        sections=(*_status_tables(status), Section(title="", columns=(), rows=tuple(outlook))),
         details=details,
         goal=goal,
     )
@@ -50,7 +52,7 @@ def standing(ledger: Ledger, name: str | None, what_if: Request | None = None) -
 
 def pages(url: str) -> list[Result]:
     """What a report on a whole ledger shows: each budget as it stands, then the log."""
-    with Ledger.open(url, write=False) as ledger:
+    with opened(url, write=False) as ledger:
         return [*(standing(ledger, name) for name in ledger.budgets), logged(ledger, None)]
 
 
@@ -61,16 +63,21 @@ def _standing(status: Status) -> str:
     )
 
 
-def _status_facts(status: Status, planned: float | None, fits: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+def _status_facts(status: Status) -> list[tuple[str, str]]:
     terms = status.terms
     full = min(_BAR, math.ceil(status.level * _BAR))
     quantity = _QUANTITIES.get(terms.measure.kind)
-    inside = "of what the mixture of orders allows"
+    inside = "of its Rényi filter"
     if quantity is not None:
         inside = (
             f"in {quantity}: {rounded_up(float_up(status.total[0]), 4)} of {rounded_down(float_up(terms.limit), 4)}"
         )
-    facts = [("spent", f"{'█' * full}{'░' * (_BAR - full)}  {inside}")]
+    return [("spent", f"{'█' * full}{'░' * (_BAR - full)}  {inside}")]
+
+
+def _outlook(status: Status, planned: float | None, fits: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """What still fits, until when it lasts, and what it would have cost as a plan."""
+    facts = []
     if fits is not None:
         facts.append(("fits still", _fits(fits)))
     forecast = status.forecast()
@@ -78,7 +85,7 @@ def _status_facts(status: Status, planned: float | None, fits: Mapping[str, Any]
         facts.append(("at this pace", f"nothing is left on {forecast}"))
     if planned is not None:
         facts.append(("planned", f"had it all been fixed beforehand, ε = {rounded_up(planned, 4)}"))
-    return facts
+    return [*facts, ("last hash", status.head[:SHOWN_DIGITS])]
 
 
 def _fits(fits: Mapping[str, Any]) -> str:

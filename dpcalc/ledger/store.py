@@ -102,7 +102,7 @@ class Store(ABC):
     def check_layout(self) -> str:
         """The ledger's identifier; raises if a newer dpcalc wrote it."""
         rows = self.execute("SELECT id, layout FROM dpcalc_ledger")
-        if len(rows) != 1:
+        if len(rows) != 1 or type(rows[0][1]) is not int:
             raise InputError("is not a dpcalc ledger", where=self.shown)
         identifier, layout = rows[0]
         if layout > LAYOUT:

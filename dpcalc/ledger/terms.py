@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
@@ -14,7 +15,7 @@ from dpcalc import conversions
 from dpcalc.arrays import Bools
 from dpcalc.errors import InputError
 from dpcalc.filters.mixture import Mixture, renyi_room
-from dpcalc.guarantee import Adjacency, Guarantee
+from dpcalc.guarantee import Adjacency, Evidence, Guarantee, Stated
 from dpcalc.ledger.measure import Measure
 from dpcalc.ledger.units import UNIT, Vector, as_typed, float_down, float_up, root_up, units_down, units_up
 from dpcalc.report import rounded_up
@@ -168,18 +169,15 @@ class Terms:
             rho = float_up(self.limit)
         elif self.rho is not None:
             rho = float_up(-(-self.limit // 2))
-        return Guarantee(
-            adjacency=self.adjacency,
-            status="certified",
+        return Guarantee.of(
+            [(Stated(adjacency=self.adjacency, entry=self._declared(mu, rho)), None)],
+            Evidence(citations=(_THEOREMS[self.measure.kind],), assumptions=self.assumptions()),
             accountant=f"{self.filter} filter",
-            theorem=_THEOREMS[self.measure.kind],
             epsilon=self.epsilon,
             delta=self.delta,
             mu=mu,
             mu_kind=None if mu is None else "upper",
             rho=rho,
-            assumptions=self.assumptions(),
-            mechanisms=(self._declared(mu, rho),),
         )
 
     def _declared(self, mu: float | None, rho: float | None) -> dict[str, Any]:
@@ -198,11 +196,11 @@ class Terms:
 
 
 _THEOREMS = {
-    "gdp": "GDP filter: Σμ² ≤ B² is B-GDP for adaptively chosen releases (Koskela et al. 2023, Theorem 11)",
-    "zcdp": "zCDP filter: Σρ ≤ B is B-zCDP for adaptively chosen releases (Feldman, Zrnic 2021, Theorem 4.3)",
+    "gdp": "Koskela et al. 2023, Theorem C.1: Σμ² ≤ B² is B-GDP for adaptively chosen releases",
+    "zcdp": "Feldman, Zrnic 2021, Theorem 4.3: Σρ ≤ B is B-zCDP for adaptively chosen releases",
     "rdp": (
-        "Rényi filter, a mixture of orders with weights fixed beforehand (from Feldman, Zrnic 2021, Theorem 3.1), "
-        "with the releases' own δ beside it (Whitehouse, Ramdas, Rogers, Wu 2023)"
+        "Feldman, Zrnic 2021, Theorem 3.1: a mixture of Rényi orders with weights fixed beforehand is a filter; "
+        "Whitehouse, Ramdas, Rogers, Wu 2023: with the releases' own δ beside it"
     ),
 }
 
@@ -216,8 +214,41 @@ def check_terms(terms: Terms) -> None:
         raise InputError(
             "a limit on μ needs the GDP filter: Rényi divergences bound no μ", where=f"budget {terms.name}"
         )
-    if terms.measure.kind != "rdp" and terms.limit <= 0:
-        raise InputError("the limit is too small to be told from nothing", where=f"budget {terms.name}")
+    limit = getattr(terms, given[0])
+    if not 0 <= limit < math.inf or (terms.delta is not None and not 0 < terms.delta < 1):
+        raise InputError(f"expected a finite limit, got {terms.stated()}", where=f"budget {terms.name}")
+    if terms.measure.kind != "rdp":
+        if terms.limit <= 0:
+            raise InputError("the limit is too small to be told from nothing", where=f"budget {terms.name}")
+    elif terms.step_delta is None or terms.mixture.epsilon != limit:  # a mixture checks its orders, weights and δ
+        raise InputError("expected a part of δ for the steps", where=f"budget {terms.name}")
+
+
+def check_family(terms: Terms, known: Mapping[str, Terms]) -> None:
+    """Raise unless a new budget has a name, a parent and parts that fit those that are known."""
+    where = f"budget {terms.name}"
+    if terms.name in known:
+        raise InputError("is fixed twice", where=where)
+    if terms.parent is not None and terms.parent not in known:
+        raise InputError(f"there is no budget {terms.parent!r}; there are: {', '.join(known) or 'none'}", where=where)
+    parent = None if terms.parent is None else known[terms.parent]
+    if parent is not None and (parent.unit, parent.adjacency) != (terms.unit, terms.adjacency):
+        raise InputError(
+            f"its parent {parent.name} is for one {parent.unit} under {parent.adjacency}; "
+            "a tree has one unit of privacy and one adjacency",
+            where=where,
+        )
+    announced = [] if parent is None else [part_terms(parent, part) for part in parent.parts]
+    if terms.is_part and terms not in announced:
+        raise InputError("is none of the parts that its parent was fixed with", where=where)
+    if not terms.is_part and (not terms.name or "/" in terms.name):
+        raise InputError(f"expected a name without /, got {terms.name!r}", where=where)
+    if len(set(terms.parts)) < len(terms.parts):
+        raise InputError("a part is given twice", where=where)
+    if len(terms.parts) == 1:
+        raise InputError("a partition has two parts or more", where=where)
+    if any(not part or "/" in part for part in terms.parts):
+        raise InputError("expected parts with names without /", where=where)
 
 
 def part_terms(parent: Terms, part: str) -> Terms:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dpcalc.errors import InputError
 from dpcalc.ledger.chain import SCHEMA, Entry, canonical
 from dpcalc.ledger.ledger import Ledger
+from dpcalc.ledger.opened import opened
 from dpcalc.ledger.records import row_of, shares
 from dpcalc.ledger.requests import stored_request
 from dpcalc.ledger.store import Row
 from dpcalc.ledger.tree import State
-from dpcalc.ledger.verify import Replay, replayed
+from dpcalc.ledger.verify import Replay, recomputed
 
 MAX_BYTES = 2_000_000_000
 _MAX_LINE = 20_000_000
@@ -33,14 +34,12 @@ def exported(ledger: Ledger) -> Iterator[str]:
 def imported(url: str, lines: Iterable[str], source: str) -> int:
     """Add the entries of an export that the ledger does not have; all or none. How many were added.
 
-    The ledger is made if it is not there, or has the export's first entries word for word. The chain, the totals and
-    the limits are checked.
+    The ledger is made if it is not there, or has the export's first entries word for word. The chain, the totals, the
+    limits and every cost are checked: an export that somebody sealed anew with smaller costs is not taken in.
     """
     identifier, entries = _read(lines, source)
-    _, wrong = replayed(identifier, entries)
-    if wrong:
-        raise InputError(wrong[0], where=source)
-    with Ledger.open(url, create=True, identifier=identifier) as ledger:
+    _check(identifier, entries, source)
+    with opened(url, create=True, identifier=identifier) as ledger:
         if ledger.identifier != identifier:
             raise InputError(f"is of another ledger than {ledger.store.shown}", where=source)
         with ledger.store.writing():
@@ -56,6 +55,17 @@ def imported(url: str, lines: Iterable[str], source: str) -> int:
     return len(entries) - number
 
 
+def _check(identifier: str, entries: Sequence[Entry], source: str) -> None:
+    """Raise where the entries contradict themselves, or cost more by today's engine than was charged."""
+    replay = Replay(identifier)
+    for entry in entries:
+        wrong = replay.follow(entry)
+        if not wrong and entry.content["kind"] == "spend":
+            wrong = [difference.line for difference in recomputed(entry, replay)[1] if difference.too_little]
+        if wrong:
+            raise InputError(wrong[0], where=source)
+
+
 def _read(lines: Iterable[str], source: str) -> tuple[str, list[Entry]]:
     found = [_object(line, f"{source}:{i}") for i, line in enumerate(lines, start=1) if line.strip()]
     if not found or found[0].get("schema") != SCHEMA:
@@ -68,7 +78,7 @@ def _read(lines: Iterable[str], source: str) -> tuple[str, list[Entry]]:
         raise InputError(
             f"lines are missing: {header.get('entries')} entries announced, {len(entries)} found", where=source
         )
-    if not re.fullmatch("[0-9a-f]{32}", str(header["ledger"])):
+    if not re.fullmatch("[0-9a-f]{32}", str(header.get("ledger"))):
         raise InputError("its first line names no ledger", where=source)
     return str(header["ledger"]), entries
 

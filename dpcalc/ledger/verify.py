@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from dpcalc.errors import DpcalcError
-from dpcalc.ledger.chain import Entry, broken_link
+from dpcalc.errors import DpcalcError, InputError
+from dpcalc.ledger.chain import SHOWN_DIGITS, Entry, broken_link
 from dpcalc.ledger.ledger import Ledger
-from dpcalc.ledger.requests import stored_request
+from dpcalc.ledger.requests import Request, stored_request
 from dpcalc.ledger.store import Row
-from dpcalc.ledger.terms import Terms
+from dpcalc.ledger.terms import Terms, check_family, check_terms
 from dpcalc.ledger.tree import Account, State, accounts, charged, main_account
 from dpcalc.ledger.units import Vector, decode, float_up, subtract
 
@@ -73,8 +74,8 @@ class Replay:
 
     def _budget(self, content: Mapping[str, Any]) -> list[str]:
         terms = Terms.from_json(content["terms"])
-        if terms.name in self.terms:
-            return [f"budget {terms.name} is fixed twice"]
+        check_terms(terms)
+        check_family(terms, self.terms)
         self.terms[terms.name] = terms
         self.states[terms.name] = {a.name: a.measure.nothing for a in accounts(self.path(terms.name))}
         return []
@@ -109,7 +110,9 @@ def _decoded(state: Mapping[str, list[str]]) -> dict[str, Vector]:
 
 
 def verify(ledger: Ledger, *, expected_head: str | None = None) -> Audit:
-    """Everything that can be checked from the inside; `expected_head` is a hash that was noted elsewhere."""
+    """Everything that can be checked from the inside; `expected_head` is a hash, or half of one, noted elsewhere."""
+    if expected_head is not None and not re.fullmatch(f"[0-9a-f]{{{SHOWN_DIGITS},64}}", expected_head):
+        raise InputError(f"expected {SHOWN_DIGITS} to 64 hexadecimal digits, got {expected_head!r}", where="head")
     audit = Audit(contradicted=[f"the database: {fault}" for fault in ledger.store.faults()])
     replay = Replay(ledger.identifier)
     seen = expected_head is None
@@ -117,7 +120,7 @@ def verify(ledger: Ledger, *, expected_head: str | None = None) -> Audit:
         moved = ledger.store.moved()
         for row in ledger.store.rows():
             audit.entries, audit.head = audit.entries + 1, row.entry.hash
-            seen = seen or row.entry.hash == expected_head
+            seen = seen or row.entry.hash.startswith(str(expected_head))
             charges = moved.pop(row.entry.number, set())
             audit.contradicted += replay.follow(row.entry) or _columns(row, charges)
             if row.kind == "spend":
@@ -154,35 +157,40 @@ def _recompute(row: Row, replay: Replay, audit: Audit) -> None:
     """The cost by today's engine, from the spec as it was stored."""
     number = row.entry.number
     try:
-        content = row.entry.content
-        old = _decoded(content["cost"])
-        path = replay.path(content["budget"])
-        request = stored_request(content["specs"], path[0].adjacency)
-        if request.digest != row.digest:
-            audit.contradicted.append(f"entry {number}: its digest is not that of its spec")
-        new = {a: a.measure.cost(request.parts(a.adjacency)) for a in accounts(path)}
+        request, differences = recomputed(row.entry, replay)
     except (DpcalcError, KeyError, TypeError, ValueError, AttributeError) as error:
         audit.not_checked.append(f"entry {number}: its cost cannot be recomputed ({error})")
         return
-    for account, cost in new.items():
-        line = _difference(number, account, old.get(account.name), cost)
-        if line is not None:
-            (audit.contradicted if line[1] else audit.changed).append(line[0])
+    if request.digest != row.digest:
+        audit.contradicted.append(f"entry {number}: its digest is not that of its spec")
+    for difference in differences:
+        (audit.contradicted if difference.too_little else audit.changed).append(difference.line)
 
 
-def _difference(number: int, account: Account, old: Vector | None, new: Vector) -> tuple[str, bool] | None:
-    """A line about a cost that differs, and whether the old one was too small."""
+class Difference(NamedTuple):
+    """A cost that today's engine computes otherwise, and whether too little was charged."""
+
+    line: str
+    too_little: bool
+
+
+def recomputed(entry: Entry, replay: Replay) -> tuple[Request, list[Difference]]:
+    """What a spend asked for, and where its cost by today's engine differs from what was charged."""
+    content = entry.content
+    path, old = replay.path(content["budget"]), _decoded(content["cost"])
+    request = stored_request(content["specs"], path[0].adjacency)
+    new = {account: account.measure.cost(request.parts(account.adjacency)) for account in accounts(path)}
+    found = (_difference(entry.number, account, old.get(account.name), cost) for account, cost in new.items())
+    return request, [difference for difference in found if difference is not None]
+
+
+def _difference(number: int, account: Account, old: Vector | None, new: Vector) -> Difference | None:
     if old is None or len(old) != len(new):
-        return f"entry {number}: nothing was charged in {account.name}", True
+        return Difference(f"entry {number}: nothing was charged in {account.name}", True)
     pairs = [(float_up(a), float_up(b)) for a, b in zip(old, new, strict=True)]
     if all(b <= a * (1 + _AGREES) and a <= b * (1 + _AGREES) for a, b in pairs):
         return None
     low = [(a, b) for a, b in pairs if b > a * (1 + _AGREES)]
     a, b = low[0] if low else max(pairs, key=lambda pair: pair[0] - pair[1])
-    return f"entry {number}: was charged {a:.9g}, today's engine says {b:.9g} ({account.measure.kind})", bool(low)
-
-
-def replayed(identifier: str, entries: Iterable[Entry]) -> tuple[Replay, list[str]]:
-    """The state that entries lead to, and all that is wrong with them."""
-    replay = Replay(identifier)
-    return replay, [line for entry in entries for line in replay.follow(entry)]
+    line = f"entry {number}: was charged {a:.9g}, today's engine says {b:.9g} ({account.measure.kind})"
+    return Difference(line, bool(low))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dpcalc import conversions
 from dpcalc.errors import IncompatibleError
-from dpcalc.guarantee import Adjacency
+from dpcalc.guarantee import Adjacency, Evidence
 
 if TYPE_CHECKING:
     from dpcalc.arrays import Floats
@@ -93,6 +93,10 @@ class Mechanism(ABC):
         """Attained pairs of one run that make `count` of them bad, at this δ or ε; every choice is attained."""
         return self.attained_pairs()
 
+    def factors(self) -> tuple[tuple[Mechanism, int], ...]:
+        """Mechanisms that together, each so often, tell neighbours apart as one run of this does: by default itself."""
+        return ((self, 1),)
+
     def releases(self, count: int) -> int:
         """How many releases of the attained pairs `count` runs are."""
         return count
@@ -126,6 +130,11 @@ class Mechanism(ABC):
     def warnings(self) -> tuple[str, ...]:
         """What the reader should be told even though the guarantee holds."""
         return ()
+
+    def evidence(self) -> Evidence:
+        """What its numbers rest on."""
+        cited = (self.theorem(),) if self.theorem() else ()
+        return Evidence(citations=cited, assumptions=self.assumptions(), warnings=self.warnings())
 
     @abstractmethod
     def spec(self) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ from scipy.special import gammaln, ndtri
 from dpcalc.arrays import Floats, Indices
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.profile import pair_of_profiles
+from dpcalc.rounding import UNIT
 
 _POINTS = 1200  # of the last profile
 _FEWEST, _MOST = 24, 150  # steps from 0 to ε
@@ -80,7 +81,7 @@ def guess_worst_t(epsilon: float, count: int, *, delta: float | None, at: float 
     A hint: every t is attained. Binomial sums of moderate counts, the normal law for more.
     """
     t = epsilon * np.arange(1, 100) / 100
-    p = np.expm1(t - epsilon) / np.expm1(-epsilon)
+    p = np.minimum(np.expm1(t - epsilon) / np.expm1(-epsilon), 1 - UNIT)  # of large ε it would round to 1
     if count > _FEW:
         mean, deviation = count * (t - epsilon * (1 - p)), epsilon * np.sqrt(count * p * (1 - p))
         score = mean - ndtri(delta) * deviation if delta is not None else (mean - (at or 0.0)) / deviation

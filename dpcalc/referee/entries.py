@@ -49,6 +49,9 @@ class Effort:
 def releases(entry: Mapping[str, Any], adjacency: str, effort: Effort | None = None) -> list[Release]:
     """One entry of a result's `mechanisms`: a release, or a few of different kinds."""
     count, kind = int(entry.get("count", 1)), str(entry.get("type"))
+    if kind == "histogram" and not entry.get("sampling"):
+        cells = count * int(entry["cells"])
+        return releases({**entry, "type": "discrete-gaussian", "count": cells}, adjacency)
     if kind not in _BASES:
         raise NotCheckedError(f"nothing is known here of a mechanism of type {kind}")
     base = _BASES[kind](entry)

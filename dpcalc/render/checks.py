@@ -5,6 +5,7 @@ from __future__ import annotations
 from xml.sax.saxutils import escape, quoteattr
 
 from dpcalc.guarantee import Result, Verdict
+from dpcalc.render.screen import printable
 from dpcalc.render.words import answer
 from dpcalc.report import SYMBOLS, rounded_up, verdict_line, written
 
@@ -23,7 +24,8 @@ def as_annotations(result: Result) -> str:
 
 def annotation(level: str, title: str, message: str) -> str:
     """A workflow command; what would end its property or line is escaped as the runner expects."""
-    text = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    lines = "\n".join(map(printable, message.splitlines()))
+    text = lines.replace("%", "%25").replace("\n", "%0A")
     return f"::{level} title={title.replace('%', '%25').replace(':', '%3A').replace(',', '%2C')}::{text}"
 
 

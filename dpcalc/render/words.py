@@ -24,6 +24,8 @@ _USUAL_RATE = "0.01"
 _OF_NOTIONS = ("convert",)
 # Commands that tell μ or ρ in lines of their own, where they matter.
 _BY_THEMSELVES = ("filter", "sgd-bound", "exp-mech", "train")
+# Commands about a budget that was fixed before: what it guarantees, and if what holds, was told then.
+_OF_A_BUDGET = tuple(f"ledger {name}" for name in ("spend", "status", "log", "verify", "void", "import"))
 
 
 def answer(result: Result) -> str:
@@ -78,7 +80,7 @@ def _judged(verdict: Verdict) -> str:
 def numbers(result: Result, *, verbose: bool) -> list[Fact]:
     """What is known about the answer: how far it can be trusted, the same in other notions, and the risk."""
     guarantee = result.guarantee
-    if guarantee is None:
+    if guarantee is None or (result.command in _OF_A_BUDGET and not verbose):
         return list(result.facts)
     told = {label for label, _ in result.facts} | {row[0] for row in result.labelled}
     implied = result.command in _OF_NOTIONS and is_exact(guarantee) and not verbose
@@ -211,7 +213,7 @@ def _more(guarantee: Guarantee) -> list[Fact]:
 def conditions(result: Result, *, verbose: bool) -> list[Fact]:
     """What the reader must make sure of, then the sources: where the first is from, or all of them with their words."""
     guarantee = result.guarantee
-    if guarantee is None:
+    if guarantee is None or (result.command in _OF_A_BUDGET and not verbose):
         return []
     stated = () if result.command in _OF_NOTIONS and not verbose else guarantee.assumptions
     facts = [("holds if" if i == 0 else "", line) for i, line in enumerate(stated)]

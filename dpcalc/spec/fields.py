@@ -37,6 +37,7 @@ FIELDS: Mapping[str, Field] = {
     "rho": Field(POSITIVE, more_means="more loss"),
     "p": Field(Range(low=0, high=1, low_open=True, high_open=True)),
     "gamma": Field(Range(low=0, high=1)),
+    "cells": Field(Range(low=1, high=1e9), whole=True, more_means="more loss"),
     "k": Field(Range(low=2, high=_MOST), whole=True),
     "rate": Field(RATE, more_means="more loss"),
     "batch_size": Field(_COUNT, whole=True, more_means="more loss"),

@@ -163,9 +163,7 @@ def _recomputed(claim: _Claim, document: Document) -> Guarantee:
     _expect_details(claim, entries)
     accountant = claim.values["accountant"].content if "accountant" in claim.values else "auto"
     statuses = [entry.status for entry in entries]
-    implied = weakest_status([*statuses, "approximate" if accountant == "clt" else "certified"])
-    if STATUSES.index(claim.status) < STATUSES.index(implied):
-        claim.refuse("guarantee", f"says {claim.status}, but what it was computed from is {implied}")
+    _expect_status(claim, weakest_status([*statuses, "approximate" if accountant == "clt" else "certified"]))
     if claim.command in _FROM_DETAILS:
         return _from_details(claim, document)
     return _composed(claim, document, entries, str(accountant))
@@ -202,6 +200,7 @@ def _from_details(claim: _Claim, document: Document) -> Guarantee:
     except (KeyError, TypeError, ValueError, InputError, CertificationError) as error:
         claim.refuse("details", f"does not lead to a guarantee again ({error})")
         raise AssertionError from error
+    _expect_status(claim, guarantee.status)
     _expect_adjacency(claim, document, guarantee.adjacency)
     listed = document.entries
     if len(listed) != len(guarantee.mechanisms):
@@ -209,6 +208,11 @@ def _from_details(claim: _Claim, document: Document) -> Guarantee:
     for node, expected in zip(listed, guarantee.mechanisms, strict=True):
         _same_entry(node, plain(expected))
     return guarantee
+
+
+def _expect_status(claim: _Claim, implied: Status) -> None:
+    if STATUSES.index(claim.status) < STATUSES.index(implied):
+        claim.refuse("guarantee", f"says {claim.status}, but what it was computed from is {implied}")
 
 
 def _expect_adjacency(claim: _Claim, document: Document, proved: Adjacency) -> None:

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dpcalc.errors import InputError
-from dpcalc.guarantee import exceeds
+from dpcalc.guarantee import LAST_DIGITS, exceeds
 from dpcalc.mechanisms.base import Mechanism
+from dpcalc.solve import solve
 
 Parts = Sequence[tuple[Mechanism, int]]
 
-# A real solution moved by this much the other way exceeds the target; the search ends at a quarter of it.
-_NUDGE = 1e-3
-# Ends whose ratios are further apart than this, in logarithms, are halved and not interpolated between.
-_FAR = 8.0
+# The search for a real solution ends here: moved by four times as much the other way, it exceeds the target.
+_WIDTH = 2.5e-4
 
 
 @dataclass(frozen=True)
@@ -74,20 +73,5 @@ def search(ratio: Callable[[float], float], *, low: float, high: float, increasi
         raise InputError(f"no solution: even at the most private value {safe:g} the target is exceeded")
     if not exceeds(ratio(greedy), 1):
         raise InputError(f"no solution: the target is kept up to the least private value {greedy:g}")
-    below, above = _log(ratio(safe)), _log(ratio(greedy))
-    while abs(greedy - safe) > 1 if integer else abs(math.log(greedy / safe)) > _NUDGE / 4:
-        # Where a power law through both ends meets the target; an end that stays counts half (Illinois).
-        share = min(max(below / (below - above), 0.05), 0.95) if above - below < _FAR else 0.5
-        middle = round(safe + share * (greedy - safe)) if integer else safe * (greedy / safe) ** share
-        if integer:
-            middle = min(max(middle, min(safe, greedy) + 1), max(safe, greedy) - 1)
-        at = ratio(middle)
-        if exceeds(at, 1):
-            greedy, above, below = middle, max(_log(at), 1e-9), below / 2
-        else:
-            safe, below, above = middle, min(_log(at), -1e-9), above / 2
-    return Solution(safe, greedy, ratio(greedy))
-
-
-def _log(ratio: float) -> float:
-    return math.log(min(max(ratio, 1e-300), 1e300))
+    found = solve(lambda value: ratio(value) / (1 + LAST_DIGITS), safe, greedy, width=_WIDTH, whole=integer)
+    return Solution(found.within, found.beyond, ratio(found.beyond))

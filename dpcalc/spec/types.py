@@ -12,6 +12,7 @@ from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, Dec
 from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.mechanisms.histogram import Histogram
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import KaryRandomizedResponse, RandomizedResponse
 from dpcalc.mechanisms.staircase import Staircase
@@ -68,8 +69,7 @@ def _whole_sensitivity(entry: Reader) -> int:
     if sensitivity != int(sensitivity):
         entry.values["sensitivity"].fail(
             f"expected a whole number for noise on the integers, got {sensitivity:g}; "
-            "a histogram that moves by 1 in k cells "
-            "is count: k with sensitivity: 1"
+            "counts of which a record moves k by 1 are type: histogram, cells: k"
         )
     return int(sensitivity)
 
@@ -77,6 +77,13 @@ def _whole_sensitivity(entry: Reader) -> int:
 def _discrete_gaussian(entry: Reader, adjacency: Adjacency) -> Mechanism:
     _ratio(entry, "sigma")
     return DiscreteGaussian(sigma=entry.number("sigma"), sensitivity=_whole_sensitivity(entry), adjacency=adjacency)
+
+
+def _histogram(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    """One record is in one cell; replaced by another it leaves that and enters one."""
+    cells = entry.whole("cells", 1 if adjacency == "add-remove" else 2)
+    sensitivity = _whole_sensitivity(entry) if entry.has("sensitivity") else 1
+    return Histogram(sigma=entry.number("sigma"), cells=cells, sensitivity=sensitivity, adjacency=adjacency)
 
 
 def _discrete_laplace(entry: Reader, adjacency: Adjacency) -> Mechanism:
@@ -127,6 +134,9 @@ ENTRY_TYPES: Mapping[str, EntryType] = {
     ),
     "discrete-gaussian": EntryType(
         ("sigma", "sensitivity"), _discrete_gaussian, examples=("sigma=3,sensitivity=1",), moves=True
+    ),
+    "histogram": EntryType(
+        ("sigma", "cells", "sensitivity"), _histogram, examples=("sigma=20", "sigma=20,cells=3"), moves=True
     ),
     "discrete-laplace": EntryType(
         ("scale", "sensitivity"), _discrete_laplace, examples=("scale=3,sensitivity=1",), moves=True

@@ -64,6 +64,8 @@ def last_iterate_bounds(plan: Plan, *, classes: int, steps: int | None) -> LastI
 def _missing(settings: Settings) -> str:
     if settings.clipping != "fixed" or settings.optimizer != "sgd" or settings.momentum:
         return "it needs a fixed clip and plain descent (--clipping fixed, --optimizer sgd, no momentum)"
+    if settings.keep_best:
+        return "earlier iterates are looked at as well (--keep-best)"
     if settings.feature_clip is None:
         return "the smoothness of the loss is not known without --feature-clip"
     if settings.algorithm == "sgd" and settings.adjacency == "add-remove":

@@ -19,6 +19,7 @@ from dpcalc.training import checkpoint, clipping, models, optimizers
 from dpcalc.training.batches import Records, seated
 from dpcalc.training.clipping import norms_within, scale_to
 from dpcalc.training.data import Dataset
+from dpcalc.training.looks import Looking
 from dpcalc.training.noise import Noise, SeededNoise, SystemNoise
 from dpcalc.training.plan import Plan
 from dpcalc.training.record import Log
@@ -86,6 +87,8 @@ class Trainer:
         self.plain: float | None = None
         self.plain_parameters = self.parameters
         self.kept_step: int | None = None
+        self.looking = Looking()
+        self.best_parameters = self.parameters
 
     def advance(self, log: Log | None = None) -> None:
         """One step: norms, weights, weighted sums, noise, and the optimizer's move."""
@@ -190,6 +193,7 @@ class Trainer:
             "history": history,
             "plain": self.plain,
             "kept_step": self.kept_step,
+            "looking": self.looking.as_dict(),
         }
         checkpoint.save(path, {**stored, **facts}, self._arrays())
 
@@ -205,6 +209,7 @@ class Trainer:
 
     def _arrays(self) -> Arrays:
         arrays: Arrays = {"parameters": self.parameters, "plain_parameters": self.plain_parameters}
+        arrays["best_parameters"] = self.best_parameters
         arrays |= {f"clipping.{name}": value for name, value in self.clipping.state().items()}
         arrays |= {f"optimizer.{name}": value for name, value in self._optimizer.state().items()}
         if self.filter is not None:
@@ -223,6 +228,7 @@ class Trainer:
             self.step, self.history = int(facts["step"]), History(**facts["history"])
             self.parameters, self.plain_parameters = arrays["parameters"], arrays["plain_parameters"]
             self.plain, self.kept_step = facts["plain"], facts["kept_step"]
+            self.looking, self.best_parameters = Looking.from_dict(facts["looking"]), arrays["best_parameters"]
             self.clipping.restore(_under("clipping.", arrays))
             self._optimizer.restore(_under("optimizer.", arrays))
             self.noise.restore(facts["noise"])
@@ -235,7 +241,24 @@ class Trainer:
     @property
     def finished(self) -> bool:
         """Whether all steps were run, or what was left could not help."""
-        return self.step >= self.total_steps or self.kept_step is not None
+        return self.step >= self.total_steps or self.kept_step is not None or self.looking.stopped is not None
+
+    def look(self) -> None:
+        """Ask the private records, with noise, what the plan says to ask after this step, and act on it."""
+        plan, looks, records = self.plan, self.plan.looks, len(self._data)
+        if self.step in looks.steps:
+            right = int(self._sums.right(self.parameters, self._x, self._data.y_train).sum())
+            if self.looking.ask(self.step, right, records, looks, self.noise):
+                self.best_parameters = self.parameters
+        if looks.watched and self.step > plan.planned_steps and self.filter is not None:
+            assert self.settings.stop_below is not None
+            most = (1 - self.settings.stop_below) * records
+            self.looking.watch(
+                self.step, int(self.filter.lost.sum()), records, most=most, looks=looks, noise=self.noise
+            )
+        best = self.looking.best
+        if best is not None and self.finished and best != self.step:
+            self.parameters, self.kept_step = self.best_parameters, best
 
     def compare(self) -> None:
         """Look back at where plain training would have stopped, and go there if a filter's extra steps do not help.
@@ -250,7 +273,8 @@ class Trainer:
         if self.step == self.plan.planned_steps:
             self.plain, self.plain_parameters = self.quality()[1], self.parameters.copy()
         past = self.step - self.plan.planned_steps
-        if self.settings.extra_steps is not None or past <= 0 or (past % -(-extra // 4) and past != extra):
+        asks_others = self.plan.looked or self.settings.extra_steps is not None
+        if asks_others or past <= 0 or (past % -(-extra // 4) and past != extra):
             return
         found = self.quality()[1]
         assert found is not None

@@ -19,6 +19,7 @@ included, is the theorem of `sums`.
 from __future__ import annotations
 
 import math
+import secrets
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,6 +46,10 @@ class Noise(Protocol):
         """Independent numbers, uniform on [0, 1)."""
         ...
 
+    def below(self, limit: int) -> int:
+        """A whole number, uniform on 0, 1, …, limit − 1."""
+        ...
+
     def state(self) -> dict[str, Any] | None:
         """What a checkpoint needs to go on with the same noise; None where nothing may be repeated."""
         ...
@@ -68,6 +73,9 @@ class SeededNoise:
 
     def uniforms(self, count: int) -> Floats:
         return self._generator.random(count)
+
+    def below(self, limit: int) -> int:
+        return int(self._generator.integers(limit))
 
     def state(self) -> dict[str, Any] | None:
         return dict(self._generator.bit_generator.state)
@@ -94,6 +102,9 @@ class SystemNoise:
     def uniforms(self, count: int) -> Floats:
         renew()
         return system_uniforms(count)
+
+    def below(self, limit: int) -> int:
+        return secrets.randbelow(limit)
 
     def state(self) -> dict[str, Any] | None:
         return None

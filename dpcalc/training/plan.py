@@ -24,6 +24,7 @@ from dpcalc.mechanisms.declared import DeclaredDP
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
 from dpcalc.training.batches import Batches
+from dpcalc.training.looks import Looks
 from dpcalc.training.settings import Settings
 
 Parts = list[tuple[Mechanism, int]]
@@ -46,6 +47,7 @@ class Plan:
     tracked: bool = False
 
     def __post_init__(self) -> None:
+        self.settings.looks(self.records)
         if self.tracked and self.settings.filter == "none" and self.batches.fixed_size and self._samples:
             raise InputError(
                 "individual losses of uniform batches are not known, so there is nothing to audit: --log needs "
@@ -102,8 +104,19 @@ class Plan:
         if isinstance(mechanism, OncePerEpoch | RandomlyAllocated):
             count = -(-steps // self.batches.steps_per_epoch)
         if self.overflow == 0:
-            return [(mechanism, count)]
-        return [(mechanism, count), (DeclaredDP(epsilon=0.0, delta=min(1.0, steps * self.overflow)), 1)]
+            return [(mechanism, count), *self.looked]
+        return [(mechanism, count), *self.looked, (DeclaredDP(epsilon=0.0, delta=min(1.0, steps * self.overflow)), 1)]
+
+    @cached_property
+    def looks(self) -> Looks:
+        """Which looks at private records steer the run."""
+        return self.settings.looks(self.records)
+
+    @property
+    def looked(self) -> Parts:
+        """What all of them cost, however many are taken."""
+        replaced = self.settings.adjacency == "replace-one"
+        return [(each.as_replace_one() if replaced else each, count) for each, count in self.looks.releases()]
 
     def _step(self) -> Mechanism:
         base: Mechanism = Gaussian(noise_multiplier=self.settings.noise_multiplier)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,21 @@ from dpcalc.filters.rule import theorem_of
 from dpcalc.filters.subsampled import gaussian_rdp
 from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee
 from dpcalc.mechanisms.base import Mechanism
+from dpcalc.solve import bracket, solve
 from dpcalc.training.plan import Parts, Plan
 
 _CALIBRATION = 1e-3
 # Less noise than this protects nobody, so nobody waits for it to be found.
-_LEAST_NOISE = 1e-3
+_LEAST_NOISE, _MOST_NOISE = 1e-3, 1e9
 
 ASSUMPTIONS = ("one record is one person; sizes, classes, settings and test records are public",)
 _SEATS = (
     "a batch sits in {slots} slots at random, and δ includes the chance that more records are drawn, for which no "
     "finite μ, ρ or RDP is claimed"
+)
+_LOOKED = (
+    "looks at private records are interleaved with the steps; their costs are composed with the filter's budget "
+    "(Vadhan, Zhang 2023: concurrent composition)"
 )
 _SAMPLERS = {"gd": "none", "cgd": "cyclic", "sgd": "none"}
 
@@ -42,11 +48,12 @@ def epsilon_so_far(plan: Plan, final: float) -> Callable[[int], float]:
     orders = np.array(DEFAULT_ORDERS)
     mechanism, _ = plan.releases()[0]
     rdps = mechanism.rdp(orders)
+    looked = sum((count * each.rdp(orders) for each, count in plan.looked), np.zeros(len(orders)))
 
     def epsilon(steps: int) -> float:
         count = plan.releases(steps=min(steps, plan.planned_steps))[0][1]
         left = plan.delta - steps * plan.overflow
-        return min(final, float(conversions.rdp_epsilon(orders, count * rdps, left)))
+        return min(final, float(conversions.rdp_epsilon(orders, count * rdps + looked, left)))
 
     return epsilon
 
@@ -102,11 +109,20 @@ def _composed(parts: Parts, plan: Plan) -> Guarantee:
 
 
 def _filter_guarantee(plan: Plan) -> Guarantee:
+    from dpcalc.accounting.compose import compose
     from dpcalc.accounting.implied import implied
 
     notion, settings = plan.budget.notion, plan.settings
     assert notion is not None
-    guarantee = implied(notion.repeated(plan.runs) if plan.runs > 1 else notion, delta=plan.delta)
+    whole = notion.repeated(plan.runs) if plan.runs > 1 else notion
+    if plan.looked:
+        looked = [(mechanism, count * plan.runs) for mechanism, count in plan.looked]
+        guarantee = compose([(whole, 1), *looked], delta=plan.delta)
+        guarantee = replace(guarantee, remarks=(*guarantee.remarks, _LOOKED))
+        if plan.looks.watched:  # whether a record can attain all of it at once is not known
+            guarantee = replace(guarantee, epsilon_lower=None)
+    else:
+        guarantee = implied(whole, delta=plan.delta)
     samples = plan.batches.has_random_size
     return replace(
         guarantee,
@@ -121,50 +137,25 @@ def _filter_guarantee(plan: Plan) -> Guarantee:
 def calibrated(plans: Sequence[Plan], *, epsilon: float, classes: int = 10) -> float:
     """The least noise multiplier, to 0.1 % upwards, with which all these runs together are certified within (ε, δ)."""
 
-    def cost(noise_multiplier: float) -> float:
+    @lru_cache
+    def ratio(noise_multiplier: float) -> float:
         changed = [plan.with_noise(noise_multiplier) for plan in plans]
-        if len(changed) == 1 and changed[0].settings.filter != "none":
-            notion = changed[0].budget.notion
+        if len(changed) == 1 and changed[0].settings.filter != "none" and not changed[0].looked:
+            notion, runs = changed[0].budget.notion, changed[0].runs
             assert notion is not None
-            runs = changed[0].runs
             spent = (notion.repeated(runs) if runs > 1 else notion).epsilon_at(changed[0].delta)
-            return math.inf if spent is None else spent
+            return math.inf if spent is None else spent / epsilon
         accounted = account(changed[0], classes=classes) if len(changed) == 1 else account_search(changed)
         found = accounted.guarantee.epsilon
-        return math.inf if found is None or accounted.guarantee.status != "certified" else found
+        return math.inf if found is None or accounted.guarantee.status != "certified" else found / epsilon
 
-    low, high = 0.0, max(_enough_noise(plans, epsilon), _LEAST_NOISE)
-    cost_low, cost_high = math.inf, cost(high)
-    while cost_high > epsilon:
-        low, cost_low, high = high, cost_high, high * 1.1
-        cost_high = cost(high)
-        if high > 1e9:
-            raise InputError(f"no noise keeps this within ε = {epsilon:g} at δ = {plans[0].delta:g}.")
-    steepness = 1.2  # ε falls with about this power of the noise; corrected by what is found
-    while high > _LEAST_NOISE and (low == 0.0 or high > low * (1 + _CALIBRATION)):
-        if low == 0.0:
-            # Less noise by what the ratio of costs suggests and half a tolerance more, so that it may just not do.
-            middle = high * min((cost_high / epsilon) ** (1 / steepness), 1.0) / (1 + _CALIBRATION / 2)
-        else:
-            middle = _between(low, cost_low, high, cost_high, epsilon)
-        found = cost(middle)
-        if 0 < cost_high < found < math.inf:
-            steepness = min(max(math.log(found / cost_high) / math.log(high / middle), 0.5), 4.0)
-        if found <= epsilon:
-            high, cost_high = middle, found
-        else:
-            low, cost_low = middle, found
-    return high
-
-
-def _between(low: float, cost_low: float, high: float, cost_high: float, target: float) -> float:
-    """Where a power law through both ends meets the target, kept away from the ends."""
-    share = 0.5
-    if 0 < cost_high < cost_low < math.inf:
-        share = math.log(cost_low / target) / math.log(cost_low / cost_high)
-    width = math.log(high / low)
-    edge = min(0.4, 0.45 * _CALIBRATION / width)
-    return low * math.exp(width * min(max(share + edge, edge), 1 - edge))
+    start = max(_enough_noise(plans, epsilon), _LEAST_NOISE)
+    ends = bracket(ratio, start, 1 / 1.25, least=_LEAST_NOISE, most=_MOST_NOISE)
+    if ends is not None:
+        return solve(ratio, *ends, width=_CALIBRATION).within
+    if ratio(start) > 1:
+        raise InputError(f"no noise keeps this within ε = {epsilon:g} at δ = {plans[0].delta:g}.")
+    return _LEAST_NOISE
 
 
 def _enough_noise(plans: Sequence[Plan], epsilon: float) -> float:

@@ -45,6 +45,11 @@ def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None)
         measure = "test_mse" if trainer.model.reconstructs else "test_accuracy"
         details["without_filter"] = {"steps": trainer.plan.planned_steps, measure: trainer.plain}
         details["kept_step"] = trainer.kept_step
+    if trainer.plan.looked:
+        looking = trainer.looking
+        answers = [{"step": step, "accuracy": share} for step, share in looking.answers]
+        details["looks"] = {"answers": answers, "ran_out": list(looking.counts), "stopped": looking.stopped}
+        details["kept_step"] = trainer.kept_step
     if log is not None:
         details["audit"] = audit(trainer.plan, log)
     return details
@@ -67,6 +72,7 @@ def training_sections(
     """The lines of a run, and the bounds that were compared if there was a choice."""
     rows = [
         *_filter_rows(trainer, quality[1]),
+        *_look_rows(trainer),
         ("run", _run(trainer, runs)),
         ("data", _data(trainer, quality[0], data)),
     ]
@@ -89,7 +95,7 @@ def _filter_rows(trainer: Trainer, test: float | None) -> list[tuple[str, Any]]:
     if trainer.plain is None or test is None:
         return rows
     reconstructs = trainer.model.reconstructs
-    if trainer.kept_step is not None:
+    if trainer.kept_step == trainer.plan.planned_steps:
         gained = "the steps after it did not help, so it is kept"
     elif reconstructs:
         gained = f"so the filter gained {trainer.plain - test:.5f}"
@@ -118,6 +124,20 @@ def _data(trainer: Trainer, train: float, data: Dataset) -> str:
     reached = f"error {_shown(train, True)}" if reconstructs else f"{_shown(train, False)} right"
     model = f"{trainer.settings.model}, {trainer.model.size:,} parameters"
     return f"{size}; {model}; training records {reached} (SENSITIVE: no noise)"
+
+
+def _look_rows(trainer: Trainer) -> list[tuple[str, Any]]:
+    """What the noisy looks at private records decided; all of it is released."""
+    looking, looks, rows = trainer.looking, trainer.plan.looks, []
+    if looking.answers:
+        best = dict(looking.answers)[looking.best or 0]
+        rows.append(
+            ("best of", f"{len(looking.answers)} iterates: step {looking.best}, noisy accuracy {100 * best:.1f} %")
+        )
+    if looks.watched:
+        when = "never" if looking.stopped is None else f"after step {looking.stopped}"
+        rows.append(("stopped", f"{when}, by {looks.stop_by} counts of records without budget"))
+    return rows
 
 
 def _bound_row(bound: dict[str, Any]) -> tuple[Any, ...]:

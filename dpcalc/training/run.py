@@ -40,6 +40,7 @@ def run(
         try:
             while not trainer.finished:
                 trainer.advance(log)
+                trainer.look()
                 trainer.compare()
                 observe(trainer)
                 if files.checkpoint and time.monotonic() - saved >= _BETWEEN_SAVES:

@@ -21,11 +21,13 @@ from dpcalc.training.names import (
     ModelName,
     OptimizerName,
     SamplingName,
+    StopName,
     is_module,
 )
 
 if TYPE_CHECKING:
     from dpcalc.training.batches import Batches
+    from dpcalc.training.looks import Looks
 
 # Hyperparameters that a grid search may vary.
 SEARCHABLE = (
@@ -36,9 +38,11 @@ SEARCHABLE = (
 _ADAM_RATE = 1e-3
 _PLAIN_RATE, _FULL_BATCH_RATE = 1.0, 3.0
 _EPOCHS, _FULL_BATCH_STEPS = 10.0, 100
+_MOST_STEPS = 10**10  # more would take years
 
 _DATA = "Data and model"
 _METHOD = "Method"
+_LOOKS = "Private looks that steer the run"
 _NUMBERS = "Hyperparameters"
 _PRIVACY = "Privacy"
 _FILES = "Search, log and checkpoint"
@@ -61,6 +65,10 @@ class Settings:
     `steps` (or `epochs`) is where plain private training stops; that fixes the budget: 10 epochs, or 100 steps of the
     full batch, unless told. With a filter, records whose budget is not used up go on for `extra_steps` more
     (Feldman–Zrnic, §5); unless told a third more, and only as long as the public test records gain by it.
+
+    `keep_best` iterates are compared by their training accuracy, `look_every` steps apart: from the planned step on
+    with a filter, up to the last step without. A filtered run stops when fewer than the share `stop_below` of the
+    records have budget left. Both look at private records with noise of deviation `look_noise`, a share of them.
     """
 
     model: Annotated[
@@ -103,6 +111,19 @@ class Settings:
         int | None,
         whole("--extra-steps", help="Steps a filter goes on; a third.", allowed=NON_NEGATIVE, panel=_METHOD),
     ] = None
+    keep_best: Annotated[
+        int,
+        whole("--keep-best", help="Keep the best of so many iterates.", allowed=NON_NEGATIVE, panel=_LOOKS),
+    ] = 0
+    look_every: Annotated[int | None, whole("--look-every", help="Steps between these iterates.", panel=_LOOKS)] = None
+    look_noise: Annotated[
+        float, number("--look-noise", help="Noise of a look, as a share of the records.", panel=_LOOKS)
+    ] = 0.01
+    stop_below: Annotated[
+        float | None,
+        number("--stop-below", help="Stop if so few of the records have budget.", allowed=PROBABILITY, panel=_LOOKS),
+    ] = None
+    stop_by: Annotated[StopName, option("--stop-by", help="How they are counted.", panel=_LOOKS)] = "continual"
     clipping: Annotated[
         ClippingName, option("--clipping", help="Fixed clip, a quantile's, or learned online.", panel=_METHOD)
     ] = "fixed"
@@ -149,7 +170,11 @@ class Settings:
             raise InputError("a module of your own needs --backend torch.")
         if self.momentum and self.optimizer != "sgd":
             raise InputError("momentum goes with --optimizer sgd; adam-wosm has its own.")
+        if self.keep_best and self.model == "autoencoder":
+            raise InputError("the best iterate is found by accuracy, which an autoencoder does not have.")
         if self.filter == "none":
+            if self.stop_below is not None:
+                raise InputError("without a filter no record runs out of budget: --stop-below needs --filter.")
             if self.extra_steps:
                 raise InputError("extra steps beyond the plan need a filter: without one they would spend more.")
             return
@@ -230,9 +255,26 @@ class Settings:
     def all_steps(self, records: int) -> int:
         """The steps that are run, with those a filter adds: a third more unless told."""
         planned = self.planned_steps(records)
+        further = -(-planned // 3) if self.extra_steps is None else self.extra_steps
+        steps = planned if self.filter == "none" else planned + further
+        if steps > _MOST_STEPS:
+            raise InputError(f"expected at most {_MOST_STEPS:,} steps, got {steps}"[:80], where="steps")
+        return steps
+
+    def looks(self, records: int) -> Looks:
+        """The private looks of a run over so many records."""
+        from dpcalc.training.looks import Looks
+
+        planned, total = self.planned_steps(records), self.all_steps(records)
+        first, more = (planned, total - planned) if self.filter != "none" else (total, 0)
+        every = self.look_every or max(1, (more or total // 2) // max(1, self.keep_best - 1))
         if self.filter == "none":
-            return planned
-        return planned + (-(-planned // 3) if self.extra_steps is None else self.extra_steps)
+            first -= every * max(0, self.keep_best - 1)
+        steps = tuple(first + every * index for index in range(self.keep_best))
+        if steps and not 0 < steps[0] <= steps[-1] <= total:
+            raise InputError(f"{self.keep_best} looks, {every} steps apart, do not fit into a run of {total} steps.")
+        watched = more if self.stop_below is not None else 0
+        return Looks(deviation=self.look_noise * records, steps=steps, watched=watched, stop_by=self.stop_by)
 
     def with_changes(self, changes: dict[str, Any]) -> Settings:
         """The same run with some hyperparameters changed, as a grid search does."""

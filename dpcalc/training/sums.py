@@ -117,6 +117,18 @@ class SlotSums:
                     at += each.size
         return Pass(sums, norms, losses)
 
+    def right(self, parameters: Array, x: Array, y: NDArray[np.int64]) -> Bools:
+        """Which records, in the order of the file, are classified rightly: computed on the shapes that were tested."""
+        placed, found, everyone = self._placed(parameters), np.zeros(len(x), dtype=bool), slice(0, len(x))
+        with np.errstate(all="ignore"):
+            for start in range(0, len(x), self.rows):
+                part = slice(start, min(start + self.rows, len(x)))
+                seated = self._seated(x, y, everyone, part, None)
+                assert seated is not None
+                scores = self.network.outputs_of_chunk(placed, seated.x)
+                found[part] = (scores.argmax(axis=1) == seated.y)[: part.stop - part.start]
+        return found
+
     def _energies(self, seated: _Seated, gradients: Sequence[Gradients]) -> tuple[Floats, Bools]:
         """Each row's squared norm, and whether its record counts: 0 and no for one that is beyond all bounds."""
         energy, present = np.zeros(self.rows), seated.present.copy()
@@ -187,7 +199,8 @@ class SlotSums:
         with np.errstate(all="ignore"):
             losses, gradients = self.network.propagate(self._placed(parameters), x, y)
             squares = [each.squares(None)[0] for each in gradients]
-            return [losses.copy(), *squares, *(part.copy() for each in gradients for part in each.parts())]
+            scores = self.network.outputs_of_chunk(self._placed(parameters), x).copy()
+            return [losses.copy(), scores, *squares, *(part.copy() for each in gradients for part in each.parts())]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """compose: published numbers, properties over random mixed lists, and the fields of the guarantee."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -254,3 +255,18 @@ def test_no_epsilon_is_needed_where_total_variation_is_below_delta(count):
     guarantee = compose([(poisson(1e5, 1e-7), count)], delta=0.01)
     assert guarantee.epsilon == 0
     assert np.isfinite(guarantee.rdp[0][1])
+
+
+@pytest.mark.parametrize(("epsilons", "asked"), [((0.4, 0.3), 0.7), ((0.1, 0.2), 0.3 - 1e-12), ((0.5, 0.6, 0.1), 1.2)])
+def test_a_digit_missing_from_the_sum_of_epsilons_hardly_raises_delta(epsilons, asked):
+    """0.4 + 0.3 is above 0.7 in doubles: δ is then Σδ and at most 1 − e^{ε−Σε} more."""
+    parts = [(DeclaredDP(epsilon=epsilon, delta=1e-6), 1) for epsilon in epsilons]
+    found = compose(parts, epsilon=asked).delta
+    assert 1 - (1 - 1e-6) ** len(parts) <= found <= 1e-6 * len(parts) + 1e-11
+
+
+def test_an_engine_that_overflows_leaves_the_question_to_the_others():
+    """δ is above δ(0), a coin's throw of 2·q·(2Φ(1/2σ) − 1) = 9.8e-5, and the risk still has to be told."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert compose([(poisson(1.6, 2e-4), 2)], epsilon=0.0).delta <= 9.9e-5

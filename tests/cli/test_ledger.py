@@ -40,6 +40,69 @@ def test_the_first_line_is_the_answer(dpcalc, team) -> None:
     assert "106 more like gaussian" in shown.out
 
 
+def quarter(dpcalc, monkeypatch) -> None:
+    """A ledger `quarter.db` with January, February and March as in the documentation."""
+    from dpcalc.ledger import records
+
+    monkeypatch.setattr(records.time, "time", lambda: 1767225600.0)
+    limit = ("--epsilon", 3, "--delta", "1e-6", "--filter", "gdp")
+    assert dpcalc("ledger", "init", "quarter.db", "--budget", "land", *limit).code == 0
+    for at, who, mechanism, key in (
+        (1768910400, "ann", "gaussian,name=yearly counts,sigma=40,sensitivity=1,count=12", "counts-2025"),
+        (1770811200, "bob", "gdp,name=age histogram,mu=0.05", "hist-1"),
+        (1772452800, "ann", "gaussian,name=risk model,noise_multiplier=13.9,count=30", "train-7"),
+    ):
+        monkeypatch.setattr(records.time, "time", lambda at=at: float(at))
+        assert dpcalc("ledger", "spend", "quarter.db", "land", "-m", mechanism, "--key", key, "--by", who).code == 0
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_screens_fit_their_terminal_and_say_what_matters(dpcalc, tmp_path, monkeypatch, width) -> None:
+    from dpcalc.ledger.ledger import Ledger
+    from dpcalc.ledger.results import audited, logged
+    from dpcalc.ledger.standing import standing
+    from dpcalc.ledger.verify import verify
+    from dpcalc.render.screen import as_text
+
+    monkeypatch.chdir(tmp_path)
+    quarter(dpcalc, monkeypatch)
+    with Ledger.open("quarter.db", write=False) as ledger:
+        screens = [
+            as_text(result, width=width)
+            for result in (standing(ledger, "land"), logged(ledger, "land"), audited(verify(ledger), ledger))
+        ]
+    assert all(len(line) <= width for screen in screens for line in screen.splitlines())
+    status = screens[0]
+    assert status.startswith("land: 39.4 % of ε = 3 at δ = 1e-6 is spent; 60.6 % is left\n")
+    assert "in μ²: 0.1653 of 0.4195" in status  # 0.0075 + 0.0025 + 30/13.9², rounded up
+    rows = [line.split() for line in status.splitlines()]
+    assert ["risk", "model", "2026-03-02", "37.0", "%", "train-7", "ann"] in rows
+    assert ["2026-02", "1", "0.6", "%"] in rows
+    assert ["bob", "1", "0.6", "%"] in rows
+    flat = " ".join(status.split())
+    assert "49 more like risk model; 60 would need noise_multiplier 15.37" in flat
+    assert "had it all been fixed beforehand, ε = 1.798" in flat
+    assert "holds if" not in status
+    assert "counts-2025" in screens[1]
+
+
+def test_the_forecast_goes_on_at_the_pace_so_far(dpcalc, tmp_path, monkeypatch) -> None:
+    from datetime import datetime, timezone
+
+    from dpcalc.ledger import records
+    from dpcalc.ledger.ledger import Ledger
+    from dpcalc.ledger.status import status_of
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(records.time, "time", lambda: datetime(2026, 1, 1, tzinfo=timezone.utc).timestamp())
+    dpcalc("ledger", "init", "quarter.db", "--budget", "land", "--rho", 1)
+    dpcalc("ledger", "spend", "quarter.db", "land", "-m", "zcdp,rho=0.25")
+    with Ledger.open("quarter.db", write=False) as ledger:
+        status = status_of(ledger, "land")
+    assert status.forecast(datetime(2026, 1, 31, tzinfo=timezone.utc)) == "2026-05-01"  # 30 days for a quarter, 90 more
+    assert status.forecast(datetime(2026, 1, 1, 12, tzinfo=timezone.utc)) is None
+
+
 def test_a_refusal_helps_and_writes_nothing(dpcalc, team) -> None:
     refused = dpcalc("ledger", "spend", "team.db", "census", "-m", f"{GAUSSIANS},count=300", "--key", "k", "-f", "json")
     assert refused.code == 1
@@ -93,6 +156,33 @@ def test_results_of_other_commands_are_spent(dpcalc, team) -> None:
     Path("result.json").write_text(composed.out)
     done = dpcalc("ledger", "spend", "team.db", "census", "result.json", "-f", "json")
     assert done.json["details"]["spent"]["mu"] == pytest.approx(0.1, rel=1e-9)
+
+
+def test_results_of_filter_and_train_are_spent_with_their_assumptions(dpcalc, team) -> None:
+    limit = ("--epsilon", 8, "--delta", "1e-4")
+    assert dpcalc("ledger", "init", "team.db", "--budget", "wide", *limit).code == 0
+    Path("norms.csv").write_text("id,step,norm\n" + "".join(f"{i},{t},1\n" for i in range(3) for t in range(4)))
+    filtered = dpcalc(
+        "filter", "norms.csv", "--filter", "gdp", "--sigma", 4, "--mu", 0.5, "--delta", "1e-5", "-f", "json"
+    )
+    trained = dpcalc("train", "--model", "logistic", "--epochs", 1, "--seed", 1, "-f", "json")
+    for name, result in (("filter", filtered), ("train", trained)):
+        assert result.code == 0
+        Path(f"{name}.json").write_text(result.out)
+        spent = dpcalc("ledger", "spend", "team.db", "wide", f"{name}.json", "--key", name, "-f", "json")
+        assert spent.code == 0
+        assert set(result.json["assumptions"]) <= set(spent.json["details"]["assumptions"])
+    assert dpcalc("ledger", "verify", "team.db").code == 0
+
+
+def test_a_guarantee_for_the_other_adjacency_is_exit_2_where_nothing_follows_from_it(dpcalc, team) -> None:
+    bound = dpcalc("exp-mech", "--lipschitz", 1, "--strong-convexity", 4, "--delta", "1e-5", "-f", "json")
+    Path("replaced.json").write_text(bound.out)
+    refused = dpcalc("ledger", "spend", "team.db", "census", "replaced.json")
+    assert (refused.code, "says nothing about adding or removing" in refused.err) == (2, True)
+    limit = ("--mu", 1, "--adjacency", "replace-one")
+    assert dpcalc("ledger", "init", "team.db", "--budget", "moved", *limit).code == 0
+    assert dpcalc("ledger", "spend", "team.db", "moved", "replaced.json").code == 0
 
 
 def test_a_status_can_be_composed_again(dpcalc, team) -> None:
@@ -252,7 +342,8 @@ def test_training_starts_only_if_the_ledger_accepted_it(dpcalc, team, monkeypatc
     assert (done.code, done.json["details"]["ledger"]["entry"]) == (0, 2)
     status = dpcalc("ledger", "status", "team.db", "census", "-f", "json").json["details"]
     assert status["spent"]["mu"] == pytest.approx(5**0.5 / 5, rel=1e-9)
-    assert dpcalc(*run).json["details"]["ledger"]["entry"] == 2  # again with its key, charged once
+    again = dpcalc(*run)
+    assert (again.code, "may have told something" in again.err) == (2, True)  # another run, and charged once
     monkeypatch.setattr(session, "run", lambda *_, **__: pytest.fail("a refused run must not touch the data"))
     refused = dpcalc(*TRAIN, "--budget", "census", "--key", "run-2", "--noise-multiplier", 2)
     assert refused.code == 1

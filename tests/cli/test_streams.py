@@ -111,6 +111,15 @@ def test_an_error_is_an_annotation_where_those_were_asked_for(dpcalc) -> None:
     assert outcome.out.startswith("::error title=dpcalc::")
 
 
+def test_an_annotation_cannot_steer_a_terminal(dpcalc, tmp_path) -> None:
+    (tmp_path / "groups.csv").write_text("id,gr\x1b[31moup\x08\n")
+    (tmp_path / "log.csv").write_text("step,id,norm\n0,a,1\n")
+    words = ["--filter", "gdp", "--sigma", "4", "--mu", "1", "-f", "github"]
+    outcome = dpcalc("filter", str(tmp_path / "log.csv"), *words, "--groups", str(tmp_path / "groups.csv"))
+    assert outcome.code == 2
+    assert r"id,gr\x1b[31moup\x08" in outcome.out
+
+
 def test_a_name_cannot_steer_a_terminal(dpcalc) -> None:
     spec = 'delta: 1e-6\nmechanisms: [{type: gdp, mu: 1, name: "a\\e[31mb"}, {type: gdp, mu: 1}]\n'
     outcome = dpcalc("compose", "-", stdin=spec)

@@ -390,3 +390,12 @@ def test_an_mlp_has_the_widths_asked_for(dpcalc, archive):
 @pytest.mark.parametrize("form", ["csv", "markdown"])
 def test_other_formats_hold_the_guarantee(dpcalc, archive, form):
     assert "0.384" in dpcalc(*QUICK, "--data", archive, "-f", form).out
+
+
+def test_more_steps_than_anybody_can_wait_for_are_refused(dpcalc, tmp_path) -> None:
+    (tmp_path / "data.csv").write_text("a,label\n" + "".join(f"{n},{n % 2}\n" for n in range(8)))
+    words = ["--model", "logistic", "--data", tmp_path / "data.csv", "--noise-multiplier", 3]
+    for number in ("1e300", "1e12"):
+        outcome = dpcalc("train", *words, "--algorithm", "cgd", "--batch-size", 4, "--epochs", number)
+        assert outcome.code == 2
+        assert "at most 10,000,000,000 steps" in outcome.err

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from dpcalc.conversions import gdp_delta, gdp_epsilon, gdp_mu, gdp_tradeoff
+from dpcalc.conversions.gaussian import gdp_lower
 
 MUS = st.floats(math.log(1e-4), math.log(50)).map(math.exp)
 DELTAS = st.floats(math.log(1e-100), math.log(0.5)).map(math.exp)
@@ -116,3 +117,12 @@ def test_tradeoff_is_never_below() -> None:
                 quantile = mpmath.findroot(lambda z, x=rate: mpmath.log(mpmath.ncdf(z)) - mpmath.log(x), start)
                 exact = mpmath.ncdf(quantile + mpmath.mpf(mu))
                 assert exact <= found <= exact * (1 + mpmath.mpf("2e-12"))
+
+
+@pytest.mark.parametrize("mu", [5e-324, 1e-310, 2.3e-308, 1e-299])
+def test_the_smallest_mu_has_bounds(mu: float) -> None:
+    """δ(0) = 2Φ(μ/2) − 1 is μ/√(2π) there, whose half is no double."""
+    exact = mpmath.mpf(mu) / mpmath.sqrt(2 * mpmath.pi)
+    assert gdp_lower(mu, epsilon=0.0) <= exact <= gdp_delta(mu, 0.0)
+    assert gdp_epsilon(mu, 1e-5) == 0
+    assert gdp_epsilon(1e-299, 1e-300) > 0

@@ -12,6 +12,8 @@ import pytest
 
 from dpcalc.errors import InputError
 from dpcalc.filters.carrying import carry_out
+from dpcalc.filters.logs.meaning import _whole_steps
+from dpcalc.filters.logs.ordering import Entries
 from dpcalc.filters.mixture import Mixture
 from dpcalc.filters.request import Request
 from dpcalc.filters.run import Run
@@ -261,7 +263,45 @@ def test_a_column_that_appears_later_is_refused_too(tmp_path: Path) -> None:
         carry_out(Request(kind="gdp", sigma=1.0, mu=1.0), str(folder))
 
 
-def test_several_orders_belong_to_a_whole_run(tmp_path: Path) -> None:
-    rows = [{"step": 0, "id": 1, "order": 2, "rho": 1.0}]
-    with pytest.raises(InputError, match="--scope global"):
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("budget", [{"orders": (4.0, 16.0), "rhos": (0.05, 0.2)}, {"epsilon": 0.8, "delta": 1e-5}])
+def test_everybody_has_several_orders_of_their_own(tmp_path: Path, budget: dict[str, Any], shuffled: bool) -> None:
+    """Each record's fold is that of a run whose steps are its own."""
+    rng = np.random.default_rng(7)
+    sizes = {f"p{i}": rng.uniform(0.2, 3, 40) for i in range(4)}
+    rows = [
+        {"step": t, "id": name, "order": order, "rho": float(size[t]) * curve(order)}
+        for t in range(40)
+        for name, size in sizes.items()
+        for order in ((2.0, 8.0, 64.0) if t % 3 else (4.0, 32.0))
+    ]
+    if shuffled:
+        rng.shuffle(rows)  # type: ignore[arg-type]
+    path = write(tmp_path / "log.csv", rows)
+    run = carry_out(Request(kind="rdp", **budget), path)
+    assert run.names is not None
+    for name in sizes:
+        own = [{key: value for key, value in row.items() if key != "id"} for row in rows if row["id"] == name]
+        alone = global_run(tmp_path, own, kind="rdp", **budget)
+        place = run.names.index(name)
+        assert run.filter.steps_active[place] == sum(alone.steps.active)
+        assert run.filter.totals[:, place] == pytest.approx(alone.filter.totals[:, 0], rel=1e-12)
+    assert 0 < sum(run.steps.active) < 160
+
+
+def test_an_order_that_a_record_has_twice_is_told_with_its_line(tmp_path: Path) -> None:
+    rows = [{"step": 0, "id": name, "order": 2, "rho": 1.0} for name in ("a", "b", "a")]
+    with pytest.raises(InputError, match=r"log.csv:4: step 0 has an order twice"):
         carry_out(Request(kind="rdp", epsilon=1.0, delta=1e-5), write(tmp_path / "log.csv", rows))
+
+
+def test_whole_steps_are_never_cut_in_two() -> None:
+    steps = np.array([0, 0, 1, 1, 1, 1, 2, 5, 5])
+    for size in range(1, 10):
+        batches = [
+            Entries(steps[k : k + size], steps[k : k + size], np.arange(9.0)[None, k : k + size])
+            for k in range(0, 9, size)
+        ]
+        whole = list(_whole_steps(iter(batches)))
+        assert np.concatenate([part.steps for part in whole]).tolist() == steps.tolist()
+        assert sum(len(set(part.steps.tolist())) for part in whole) == 4

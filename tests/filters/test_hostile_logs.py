@@ -92,8 +92,8 @@ class TestDamage:
     @pytest.mark.parametrize(
         "content",
         [
-            gzip.compress(b"step,id,norm\n0,a,1\n")[:-9],
-            gzip.compress(b"step,id,norm\n0,a,1\n" * 9)[:12] + b"\xff" * 30,
+            gzip.compress(b"step,id,norm\n0,a,1\n", mtime=0)[:-9],
+            gzip.compress(b"step,id,norm\n0,a,1\n" * 9, mtime=0)[:12] + b"\xff" * 30,
             b"BZh9" + b"\xff" * 40,
             b"\xfd7zXZ" + b"\0" * 40,
             b"PK\x03\x04" + b"\0" * 60,

@@ -151,6 +151,7 @@ OTHERS = {
     "clip_before_noise": replace(SETTINGS, clip_before_noise=2.0),
     "beside": replace(SETTINGS, beside=("sigma",)),
     "finished": replace(SETTINGS, finished=True),
+    "dominating": replace(SETTINGS, dominating=(1.0, 1e-5)),
     "budget": replace(SETTINGS, budget=RULE),
     "anytime": replace(SETTINGS, anytime=(1e-5, 0.1)),
     "mode": replace(SETTINGS, mode="clip"),

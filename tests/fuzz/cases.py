@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
 import json
 import random
-import re
 import struct
 import zipfile
 from collections.abc import Callable
@@ -16,19 +14,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcalc.cli.main import main
-
-NASTY = (
-    "0", "-0", "1", "-1", "1e-5", "1e300", "1e-300", "5e-324", "1.7976931348623157e308", "1e309", "nan", "inf", "-inf",
-    "1_0", "１", "0x10", "010", "1:30", "1/3", "1/0", "256/60000", "", " 1 ", "true", "null", "~", "=1", "9" * 300,
-    "0." + "0" * 200 + "1", "1e", "--", "1,2", "[1", "{", "é", "\x1b[31m", "\u202e", "2147483648",
-    "9223372036854775808", "0.999999999999", "18446744073709551616", "solve", "'", '"',
-)  # fmt: skip
-_BYTES = (
-    b"\0", b"\xff", b"\xfe\xff", b"\n", b"\r", b",", b'"', b"[" * 50, b"{" * 50, b"&a [*a]", b"*a", b"!!python/object",
-    b"---\n", b"9" * 400, b"\x1b]0;x\x07", b"PK\x03\x04", b"\x1f\x8b", b"\x93NUMPY", b"PAR1", b"nan", b"-1", b"1e309",
-    b"1_0", b"\xef\xbb\xbf",
-)  # fmt: skip
+from tests.fuzz.commands import (
+    csv_data,
+    filter_options,
+    ledger_export,
+    ledger_file,
+    ledger_options,
+    run,
+    train_options,
+    two_releases,
+)
+from tests.fuzz.spoil import packed, spoilt, spoilt_text, with_nasty_words
 
 _SPEC = """adjacency: add-remove
 delta: 1e-5
@@ -81,71 +77,25 @@ def make(seed: int, number: int, folder: Path) -> Case:
     return Case(kind, arguments)
 
 
-# -- what is made wrong ----------------------------------------------------------------------------------------------
-
-
-def _spoilt(dice: random.Random, data: bytes) -> bytes:
-    """The bytes with a few changes, more often small ones."""
-    for _ in range(dice.choice([0, 1, 1, 1, 2, 5])):
-        at = dice.randrange(len(data) + 1)
-        end = min(len(data), at + dice.choice([1, 1, 4, 64, 1000]))
-        change = dice.randrange(6)
-        if change == 0:
-            data = data[:at]
-        elif change == 1:
-            data = data[:at] + data[end:]
-        elif change == 2:
-            data = data[:at] + dice.choice(_BYTES) + data[at:]
-        elif change == 3:
-            data = data[:end] + data[at:end] * dice.choice([1, 3]) + data[end:]
-        else:
-            data = data[:at] + bytes(byte ^ (1 << dice.randrange(8)) for byte in data[at : at + 1]) + data[at + 1 :]
-    return data
-
-
-def _renumbered(dice: random.Random, text: str) -> str:
-    """The text with a number or a word replaced by something nasty."""
-    places = [found.span() for found in re.finditer(r"[0-9][0-9.e-]*|[a-z_-]{3,}", text)]
-    for _ in range(dice.choice([1, 1, 2])):
-        start, end = dice.choice(places)
-        text = text[:start] + dice.choice(NASTY) + text[end:]
-        places = [found.span() for found in re.finditer(r"[0-9][0-9.e-]*|[a-z_-]{3,}", text)] or [(0, 0)]
-    return text
-
-
-def _text(dice: random.Random, text: str) -> bytes:
-    return _spoilt(dice, text.encode()) if dice.random() < 0.5 else _renumbered(dice, text).encode()
-
-
-def _packed(dice: random.Random, data: bytes) -> bytes:
-    """As it is, compressed, or compressed and then damaged."""
-    pack: Callable[[bytes], bytes] = dice.choice([bytes, bytes, gzip.compress, bz2.compress])
-    return _spoilt(dice, pack(data)) if dice.random() < 0.2 else pack(data)
-
-
 # -- kinds -----------------------------------------------------------------------------------------------------------
 
 
 def _options(dice: random.Random, _: Path) -> list[str]:
-    words = dice.choice(_COMMANDS).split()
-    for _ in range(dice.choice([1, 1, 2])):
-        at = dice.randrange(1, len(words))
-        words[at] = dice.choice(NASTY) if dice.random() < 0.7 else _renumbered(dice, words[at] + "1")
-    return words
+    return with_nasty_words(dice, dice.choice(_COMMANDS).split(), first=1)
 
 
 def _spec(dice: random.Random, folder: Path) -> list[str]:
     head, entries = _SPEC.split("mechanisms:\n")
     chosen = dice.sample(entries.splitlines(), dice.choice([1, 1, 2, 3]))
     path = folder / "spec.yaml"
-    path.write_bytes(_text(dice, f"{head}mechanisms:\n" + "\n".join(chosen) + "\n"))
+    path.write_bytes(spoilt_text(dice, f"{head}mechanisms:\n" + "\n".join(chosen) + "\n"))
     return ["compose", str(path)]
 
 
 def _result(dice: random.Random, folder: Path) -> list[str]:
     path = folder / "result.json"
-    _run(["convert", "--gdp", "0.7", "--delta", "1e-5", "-f", "json", "-o", str(path)])
-    path.write_bytes(_text(dice, path.read_text()))
+    run(["convert", "--gdp", "0.7", "--delta", "1e-5", "-f", "json", "-o", str(path)])
+    path.write_bytes(spoilt_text(dice, path.read_text()))
     return ["compose", str(path), "--delta", "1e-5"]
 
 
@@ -160,7 +110,7 @@ def _table_log(dice: random.Random, folder: Path) -> list[str]:
         text = "step,id,norm\n" + "".join(f"{step},{name},{norm}\n" for step, name, norm in rows)
     else:
         text = "".join(json.dumps({"step": step, "id": name, "norm": norm}) + "\n" for step, name, norm in rows)
-    path.write_bytes(_packed(dice, _text(dice, text)))
+    path.write_bytes(packed(dice, spoilt_text(dice, text)))
     return ["filter", str(path), *_FILTER]
 
 
@@ -203,7 +153,7 @@ def _archive(dice: random.Random, names: tuple[str, ...]) -> bytes:
 def _array_log(dice: random.Random, folder: Path) -> list[str]:
     path = folder / "log"
     data = _npy(dice) if dice.random() < 0.5 else _archive(dice, dice.choice([("norms",), ("a", "b"), ()]))
-    path.write_bytes(_packed(dice, _spoilt(dice, data) if dice.random() < 0.5 else data))
+    path.write_bytes(packed(dice, spoilt(dice, data) if dice.random() < 0.5 else data))
     return ["filter", str(path), *_FILTER]
 
 
@@ -222,13 +172,13 @@ def _parquet_log(dice: random.Random, folder: Path) -> list[str]:
     path = folder / "log.parquet"
     parquet.write_table(pa.table(arrays), path, compression=dice.choice(["none", "snappy", "gzip"]))
     if dice.random() < 0.6:
-        path.write_bytes(_spoilt(dice, path.read_bytes()))
+        path.write_bytes(spoilt(dice, path.read_bytes()))
     return ["filter", str(path), *_FILTER]
 
 
 def _groups(dice: random.Random, folder: Path) -> list[str]:
     (folder / "log.csv").write_text("step,id,norm\n0,a,1\n0,b,0.5\n")
-    (folder / "groups.csv").write_bytes(_text(dice, "id,group\na,one\nb,two\n"))
+    (folder / "groups.csv").write_bytes(spoilt_text(dice, "id,group\na,one\nb,two\n"))
     return ["filter", str(folder / "log.csv"), *_FILTER, "--groups", str(folder / "groups.csv")]
 
 
@@ -236,7 +186,7 @@ def _data(dice: random.Random, folder: Path) -> list[str]:
     kind = dice.choice(["csv", "npz", "idx"])
     if kind == "csv":
         path = folder / "data.csv"
-        path.write_bytes(_text(dice, "a,label,b\n" + "".join(f"{n}.5,{n % 2},{n}\n" for n in range(6))))
+        path.write_bytes(spoilt_text(dice, "a,label,b\n" + "".join(f"{n}.5,{n % 2},{n}\n" for n in range(6))))
         return [*_TRAIN, "--data", str(path)]
     if kind == "npz":
         path = folder / "data.npz"
@@ -247,28 +197,22 @@ def _data(dice: random.Random, folder: Path) -> list[str]:
         else:
             path.write_bytes(_archive(dice, names))
         if dice.random() < 0.4:
-            path.write_bytes(_spoilt(dice, path.read_bytes()))
+            path.write_bytes(spoilt(dice, path.read_bytes()))
         return [*_TRAIN, "--data", str(path)]
     for name, shape in (("train-images-idx3", (4, 2, 2)), ("train-labels-idx1", (4,))):
         for file in (name, name.replace("train", "t10k")):
             sizes = [dice.choice([size, size, size, size, 0, 2**32 - 1, 1000]) for size in shape]
             dimensions = dice.choice([len(shape)] * 9 + [0, 65, 255])
             head = bytes([0, 0, 8, dimensions]) + struct.pack(f">{len(shape)}I", *sizes)
-            data = _spoilt(dice, head + bytes(n % 2 for n in range(int(np.prod(shape)))))
+            data = spoilt(dice, head + bytes(n % 2 for n in range(int(np.prod(shape)))))
             zipped = dice.random() < 0.5
             (folder / f"{file}-ubyte{'.gz' if zipped else ''}").write_bytes(gzip.compress(data) if zipped else data)
     return [*_TRAIN, "--data", str(folder)]
 
 
-def _csv_data(folder: Path) -> str:
-    path = folder / "data.csv"
-    path.write_text("a,b,label\n" + "".join(f"{n % 3},{n % 5},{n % 2}\n" for n in range(12)))
-    return str(path)
-
-
 def _grid(dice: random.Random, folder: Path) -> list[str]:
-    path, data = folder / "grid.yaml", _csv_data(folder)
-    path.write_bytes(_text(dice, _GRID))
+    path, data = folder / "grid.yaml", csv_data(folder)
+    path.write_bytes(spoilt_text(dice, _GRID))
     return ["train", "--model", "logistic", "--steps", "1", "--data", data, "--test-data", data, "--grid", str(path)]
 
 
@@ -278,17 +222,17 @@ def _state(dice: random.Random, folder: Path) -> list[str]:
     command = ["filter", str(log), *_FILTER, "--state", str(state)]
     if dice.random() < 0.3:
         command += ["--odometer", "0.5"]
-    _run(command)
+    run(command)
     state.write_bytes(_tampered(dice, state.read_bytes()))
     return command
 
 
 def _checkpoint(dice: random.Random, folder: Path) -> list[str]:
     path = folder / "run.npz"
-    command = [*_TRAIN, "--data", _csv_data(folder), "--checkpoint", str(path)]
+    command = [*_TRAIN, "--data", csv_data(folder), "--checkpoint", str(path)]
     if dice.random() < 0.5:
         command += ["--log", str(folder / dice.choice(["log.csv", "log.npy"]))]
-    _run(command)
+    run(command)
     path.write_bytes(_tampered(dice, path.read_bytes()))
     return [*command, "--resume"]
 
@@ -296,7 +240,7 @@ def _checkpoint(dice: random.Random, folder: Path) -> list[str]:
 def _tampered(dice: random.Random, data: bytes) -> bytes:
     """Bytes changed, or an array of the archive changed and all of it sealed again, as somebody who knows how would."""
     if dice.random() < 0.5:
-        return _spoilt(dice, data)
+        return spoilt(dice, data)
     from dpcalc.files import archive as sealed
 
     with np.load(io.BytesIO(data)) as stored:
@@ -304,7 +248,7 @@ def _tampered(dice: random.Random, data: bytes) -> bytes:
     name = dice.choice([key for key in arrays if key != "digest"])
     change = dice.randrange(5)
     if name == "facts":
-        arrays[name] = np.frombuffer(_text(dice, arrays[name].tobytes().decode()), dtype=np.uint8)
+        arrays[name] = np.frombuffer(spoilt_text(dice, arrays[name].tobytes().decode()), dtype=np.uint8)
     elif change == 0:
         del arrays[name]
     elif change == 1:
@@ -327,16 +271,9 @@ def _tampered(dice: random.Random, data: bytes) -> bytes:
 
 def _schedule(dice: random.Random, folder: Path) -> list[str]:
     path = folder / "schedule.csv"
-    path.write_bytes(_text(dice, "step,lr,sigma\n1,0.1,1\n5,0.05,2\n"))
+    path.write_bytes(spoilt_text(dice, "step,lr,sigma\n1,0.1,1\n5,0.05,2\n"))
     command = "sgd-bound --algorithm gd --sensitivity 1 --n 100 --steps 9 --smoothness 1 --delta 1e-5 --schedule"
     return [*command.split(), str(path)]
-
-
-def _run(arguments: list[str]) -> None:
-    from contextlib import redirect_stderr, redirect_stdout, suppress
-
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), suppress(SystemExit):
-        main(arguments)
 
 
 KINDS: dict[str, Callable[[random.Random, Path], list[str]]] = {
@@ -352,4 +289,10 @@ KINDS: dict[str, Callable[[random.Random, Path], list[str]]] = {
     "state": _state,
     "checkpoint": _checkpoint,
     "schedule": _schedule,
+    "ledger file": ledger_file,
+    "ledger export": ledger_export,
+    "ledger options": ledger_options,
+    "report, diff, verify": two_releases,
+    "filter options": filter_options,
+    "train options": train_options,
 }

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from dpcalc.filters.mixture import Mixture
 from dpcalc.ledger.opening import open_terms
 
 RUNS = 100_000
@@ -79,37 +78,3 @@ def _gdp(mu: float):
     from dpcalc.mechanisms.declared import DeclaredGDP
 
     return DeclaredGDP(mu=mu)
-
-
-def test_the_same_adversary_passes_a_rule_that_is_not_proved() -> None:
-    """Each order with the budget that alone gives (ε,δ), and any of them enough: orders 4 and 60, ε = 6, δ = 1e-6.
-
-    Exact tree: .65 at loss .65, 6.8e-5 at 1.54; then .0000058 at 5.645, or .8 at 4.478. True δ(6) is 1.93356e-6.
-    """
-    epsilon, delta, orders = 6.0, 1e-6, (4.0, 60.0)
-    first = _pair([(0.65, 0.65), (6.8e-5, 1.54)])
-    after = {0: _pair([(5.8e-6, 5.645)]), 1: _pair([(0.8, 4.478)])}
-    realised = 0.0
-    for branch, second in after.items():
-        p, loss = first[branch]
-        realised += sum(p * q * max(0.0, 1 - math.exp(epsilon - loss - more)) for q, more in second)
-    assert realised == pytest.approx(1.93356e-6, rel=1e-4)
-    mixture = Mixture(epsilon, delta, orders, (0.5, 0.5))
-    kept = 0.0
-    for branch, second in after.items():
-        total = np.array([_renyi(first, a) + _renyi(second, a) for a in orders])
-        if mixture.allows(total):
-            p, loss = first[branch]
-            kept += sum(p * q * max(0.0, 1 - math.exp(epsilon - loss - more)) for q, more in second)
-    assert kept <= delta
-
-
-def _pair(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """P-masses at losses, the rest of P at the one loss with which Q sums to one."""
-    rest = 1 - sum(p for p, _ in points)
-    q = 1 - sum(p * math.exp(-loss) for p, loss in points)
-    return [*points, (rest, math.log(rest / q))]
-
-
-def _renyi(points: list[tuple[float, float]], order: float) -> float:
-    return math.log(sum(p * math.exp((order - 1) * loss) for p, loss in points)) / (order - 1)

@@ -12,6 +12,7 @@ from dpcalc.ledger import measure
 from dpcalc.ledger.chain import SCHEMA, Entry, broken_link, canonical, digest, sealed
 from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.opening import open_terms
+from dpcalc.ledger.terms import part_terms
 from dpcalc.ledger.transfer import exported, imported
 from dpcalc.ledger.verify import verify
 from dpcalc.mechanisms.declared import DeclaredDP
@@ -56,7 +57,10 @@ def test_a_clean_ledger_is_confirmed(spent) -> None:
         audit = verify(ledger)
         assert (audit.exit_code, audit.entries, audit.changed) == (0, 8, [])
         assert verify(ledger, expected_head=audit.head).exit_code == 0
-        assert "0123" in verify(ledger, expected_head="0123").contradicted[0]
+        assert verify(ledger, expected_head=audit.head[:32]).exit_code == 0
+        assert "0123" in verify(ledger, expected_head="0123" * 8).contradicted[0]
+        with pytest.raises(InputError, match="hexadecimal"):
+            verify(ledger, expected_head="0123")
 
 
 @pytest.mark.parametrize(
@@ -70,10 +74,132 @@ def test_a_clean_ledger_is_confirmed(spent) -> None:
         ("UPDATE dpcalc_entries SET digest = 'x' WHERE number = 6", "digest"),
         ("DELETE FROM dpcalc_charges WHERE entry = 8", "entry 8: its columns"),
         ("UPDATE dpcalc_entries SET hash = 'x' WHERE number = 8", "entry 8 was changed"),
+        ("UPDATE dpcalc_entries SET body = replace(body, '0.1', '0.01') WHERE number = 7", "entry 7 was changed"),
+        ("DELETE FROM dpcalc_entries WHERE number = 8", "charges of entry 8, which is not there"),
+        ("INSERT INTO dpcalc_charges VALUES ('company', 1, 0)", "entry 1: its columns"),
+        ("UPDATE dpcalc_entries SET key = 'four' WHERE key = 'three'", "columns"),
+        ("UPDATE dpcalc_entries SET voids = 6 WHERE number = 8", "columns"),
+        ("UPDATE dpcalc_ledger SET id = '0'", "entry 1 does not follow"),
     ],
 )
 def test_every_kind_of_change_is_found(spent, statement, found) -> None:
     assert any(found in line for line in tampered(spent, statement))
+
+
+def test_entries_that_changed_places_are_found(spent) -> None:
+    swap = "UPDATE dpcalc_entries SET number = {} WHERE number = {}"
+    lines = tampered(spent, swap.format(99, 5), swap.format(5, 6), swap.format(6, 99))
+    assert any("entry 5" in line for line in lines)
+
+
+def test_a_last_entry_taken_away_with_its_charges_is_missed_by_its_hash_alone(spent) -> None:
+    with Ledger.open(spent, write=False) as ledger:
+        head = verify(ledger).head
+    gone = ("DELETE FROM dpcalc_charges WHERE entry = 8", "DELETE FROM dpcalc_entries WHERE number = 8")
+    assert tampered(spent, *gone) == []  # what is left is a sound ledger, as it once was
+    with Ledger.open(spent, write=False) as ledger:
+        assert any(head in line for line in verify(ledger, expected_head=head).contradicted)
+
+
+@pytest.mark.parametrize(
+    ("statements", "found"),
+    [
+        (["DROP TRIGGER dpcalc_charges_no_delete"], "dpcalc_charges_no_delete"),
+        (
+            [
+                "DROP TRIGGER dpcalc_entries_no_update",
+                "CREATE TRIGGER dpcalc_entries_no_update BEFORE UPDATE ON dpcalc_entries BEGIN SELECT 1; END",
+            ],
+            "dpcalc_entries_no_update",
+        ),
+        (
+            ["CREATE TRIGGER quiet BEFORE INSERT ON dpcalc_charges BEGIN SELECT RAISE(IGNORE); END"],
+            "the trigger quiet is none of ours",
+        ),
+    ],
+)
+def test_guards_that_are_gone_or_toothless_are_found(spent, statements, found) -> None:
+    connection = sqlite3.connect(spent)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+    with Ledger.open(spent, write=False) as ledger:
+        (line,) = verify(ledger).contradicted
+    assert found in line
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TRIGGER dpcalc_entries_guard ON dpcalc_entries",
+        "ALTER TABLE dpcalc_entries DISABLE TRIGGER dpcalc_entries_guard",
+        "CREATE OR REPLACE FUNCTION dpcalc_append_only() RETURNS trigger LANGUAGE plpgsql "
+        "AS $$ BEGIN RETURN NEW; END $$",
+        "CREATE OR REPLACE TRIGGER dpcalc_entries_guard BEFORE UPDATE ON dpcalc_entries "
+        "FOR EACH STATEMENT EXECUTE FUNCTION dpcalc_append_only()",
+        "CREATE TRIGGER quiet BEFORE DELETE ON dpcalc_entries FOR EACH ROW EXECUTE FUNCTION dpcalc_append_only()",
+    ],
+)
+def test_guards_of_postgres_that_are_gone_or_toothless_are_found(postgres_place, statement) -> None:
+    with Ledger.open(postgres_place, create=True) as ledger:
+        ledger.add_budget(open_terms("census", mu=1.0))
+        assert verify(ledger).contradicted == []
+        ledger.store.run(statement)
+        assert verify(ledger).exit_code == 1
+
+
+def forged(lines: list[str], number: int, change) -> list[str]:
+    """An export in which an entry was changed and everything from it on sealed anew."""
+    head = json.loads(lines[0])
+    entries = [json.loads(json.loads(line)["body"]) for line in lines[1:]]
+    change(entries[number - 1])
+    previous, written = head["ledger"], []
+    for i, content in enumerate(entries, start=1):
+        entry = sealed(i, previous, {key: v for key, v in content.items() if key != "number"})
+        previous = entry.hash
+        written.append(canonical({"hash": entry.hash, "body": entry.body}))
+    return [canonical({**head, "head": previous}), *written]
+
+
+def test_an_export_sealed_anew_with_other_numbers_is_not_taken_in(tmp_path) -> None:
+    place, copy = str(tmp_path / "team.db"), tmp_path / "copy.db"
+    with Ledger.open(place, create=True) as ledger:
+        ledger.add_budget(open_terms("land", mu=1.0, parts=["a", "b"]))
+        ledger.spend("land/a", Gaussian(noise_multiplier=2), key="k")
+        lines = list(exported(ledger))
+
+    def costs_less(content) -> None:
+        content["cost"] = {account: ["7"] for account in content["cost"]}
+        content["totals"] = {name: {account: ["7"] for account in state} for name, state in content["totals"].items()}
+
+    def third_part(content) -> None:
+        content["terms"]["name"] = content["budget"] = "land/c"
+
+    def wider(content) -> None:
+        content["terms"]["mu"] = 9.0
+
+    def nonsense(content) -> None:
+        content["terms"] = {"name": "land", "filter": "rdp", "adjacency": "add-remove", "unit": "x", "epsilon": 1.0}
+
+    assert imported(str(copy), forged(lines, 4, lambda _: None), "untouched") == 4
+    copy.unlink()
+    for number, change, found in (
+        (4, costs_less, "today's engine says"),
+        (2, third_part, "none of the parts"),
+        (2, wider, "none of the parts"),
+        (1, nonsense, "entry 1"),
+    ):
+        with pytest.raises(InputError, match=found):
+            imported(str(copy), forged(lines, number, change), "an export")
+        assert not copy.exists()
+
+
+def test_parts_are_fixed_with_their_budget(new_ledger) -> None:
+    ledger = new_ledger("land", mu=1.0, parts=["a", "b"])
+    with pytest.raises(InputError, match="parts are fixed"):
+        ledger.add_budget(part_terms(ledger.budget("land"), "c"))
+    with pytest.raises(InputError, match="without /"):
+        new_ledger("land/c", mu=1.0)
 
 
 def test_entries_forged_with_a_good_chain_but_a_wrong_sum_are_found(spent) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import sqlite3
@@ -45,8 +46,15 @@ def still_sound(place: str, entries: int = 2) -> None:
     assert (audit.exit_code, audit.entries) == (0, entries)
 
 
-def test_the_file_is_private(file) -> None:
-    assert stat.S_IMODE(Path(file).stat().st_mode) == 0o600
+def test_the_file_and_what_stands_beside_it_are_private(tmp_path) -> None:
+    before = os.umask(0)
+    try:
+        with Ledger.open(str(tmp_path / "team.db"), create=True) as ledger:
+            ledger.add_budget(open_terms("census", mu=1.0))
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == {"team.db": 0o600, "team.db-wal": 0o600, "team.db-shm": 0o600}
 
 
 def test_a_file_marked_read_only_is_read_but_not_written(file) -> None:
@@ -122,6 +130,16 @@ def test_a_newer_ledger_is_left_alone(file) -> None:
         assert (done.returncode, done.stdout) == (3, "")
         assert "newer dpcalc" in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_a_newer_ledger_on_postgres_is_left_alone(postgres_place) -> None:
+    with Ledger.open(postgres_place, create=True) as ledger:
+        ledger.add_budget(open_terms("census", mu=1.0))
+        ledger.store.run("ALTER TABLE dpcalc_ledger DISABLE TRIGGER dpcalc_ledger_guard")
+        ledger.store.run("UPDATE dpcalc_ledger SET layout = ?", (LAYOUT + 1,))
+    for settings in ({}, {"write": False}, {"create": True}):
+        with pytest.raises(StorageError, match="newer dpcalc"):
+            Ledger.open(postgres_place, **settings)
 
 
 def test_other_files_are_not_taken_for_ledgers(tmp_path) -> None:
@@ -264,12 +282,48 @@ def test_an_address_in_words_is_not_repeated(tmp_path) -> None:
     assert "s3cret" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("password", ["s3cret", "p%40ss%3Aword"])
-def test_errors_do_not_show_passwords(password) -> None:
+@pytest.mark.parametrize(
+    ("password", "command"),
+    [
+        ("s3cret", ("ledger", "status", "{}")),
+        ("p%40ss%3Aword", ("ledger", "status", "{}")),
+        ("s3cret", ("ledger", "spend", "{}", "census", "-m", "gdp,mu=0.1")),
+        ("s3cret", ("report", "{}", "-o", "r.html")),
+    ],
+)
+def test_errors_do_not_show_passwords(password, command, tmp_path) -> None:
     address = f"postgresql://ann:{password}@127.0.0.1:1/team"
-    done = run("status", address)
+    words = [sys.executable, "-m", "dpcalc", *(word.format(address) for word in command)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
     assert done.returncode == 3
     assert password not in done.stdout + done.stderr
     assert "p@ss" not in done.stdout + done.stderr
     assert "postgresql://ann@127.0.0.1:1/team" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "dpcalc_ledger SET layout = 'x'",
+        "dpcalc_ledger SET id = CAST(x'93' AS TEXT)",
+        "dpcalc_entries SET body = 'x'",
+        "dpcalc_entries SET at = 7",
+    ],
+)
+@pytest.mark.parametrize("words", ["status L", "log L", "export L", "spend L census -m gdp,mu=0.1"])
+def test_a_cell_that_holds_something_else_is_told_in_a_line(file: str, change: str, words: str) -> None:
+    with sqlite3.connect(file) as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute(f"UPDATE {change}")
+    done = run(*words.replace("L", file).split())
+    assert done.returncode in (0, 2, 3)
+    assert "internal" not in done.stderr
+
+
+def test_an_export_whose_first_line_names_no_ledger_is_told(file: str, tmp_path: Path) -> None:
+    done = run("export", file)
+    (tmp_path / "export").write_text(done.stdout.replace('"ledger":', '"other":', 1))
+    done = run("import", str(tmp_path / "new.db"), str(tmp_path / "export"))
+    assert (done.returncode, "internal" in done.stderr) == (2, False)

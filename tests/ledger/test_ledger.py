@@ -223,6 +223,19 @@ def test_a_reserved_block_runs_only_if_it_was_accepted_and_nothing_is_given_back
     assert spent_mu(ledger, "census") == pytest.approx(0.8, rel=1e-12)
 
 
+def test_a_reserved_block_runs_once_for_a_key(new_ledger) -> None:
+    """A second run is a second release, whatever the first one came to; the key was charged once."""
+    ledger = new_ledger(mu=1.0)
+    with ledger.reserve("census", DeclaredGDP(mu=0.1), key="run"):
+        pass
+    with (
+        pytest.raises(InputError, match="may have told something"),
+        ledger.reserve("census", DeclaredGDP(mu=0.1), key="run"),
+    ):
+        pytest.fail("it must not run again")
+    assert entries(ledger) == 2
+
+
 def test_results_guarantees_and_specs_can_be_charged(new_ledger, tmp_path) -> None:
     from dpcalc.accounting.compose import compose
 

@@ -167,6 +167,35 @@ def test_costs_of_gaussians_are_never_below_the_exact_square() -> None:
         assert exact <= Fraction(cost, UNIT) <= exact * (1 + Fraction(1, 10**13))
 
 
+def test_losses_and_deltas_that_were_computed_are_never_below_the_exact_ones() -> None:
+    from fractions import Fraction
+
+    import mpmath
+
+    from dpcalc.ledger.units import UNIT
+
+    def exact(value: float) -> mpmath.mpf:
+        return mpmath.mpf(str(value))
+
+    generator = np.random.default_rng(5)
+    measure = Measure("rdp", (2.0,))
+    with mpmath.workdps(50):
+        for _ in range(300):
+            epsilon, rate, scale = (round(float(x), 3) for x in generator.uniform((0.01, 0.01, 0.5), (3, 0.9, 30)))
+            sampled = PoissonSampled(base=DeclaredDP(epsilon=epsilon, delta=3e-7), sampling_rate=rate)
+            *_, failure, loss = measure.cost(((sampled, 1),))
+            *_, laplace = measure.cost(((Laplace(scale=scale), 1),))
+            for charged, truth in (
+                (failure, exact(rate) * exact(3e-7)),
+                # The part of mass δ that a record added takes away has the loss −log(1−q).
+                (loss, max(mpmath.log1p(exact(rate) * mpmath.expm1(exact(epsilon))), -mpmath.log1p(-exact(rate)))),
+                (laplace, 1 / exact(scale)),
+            ):
+                found = Fraction(charged, UNIT)
+                ratio = mpmath.mpf(found.numerator) / found.denominator / truth
+                assert 1 <= ratio < 1 + 1e-14
+
+
 def test_what_is_asked_beyond_the_budget_is_told_in_full() -> None:
     terms = open_terms("b", epsilon=1.0, delta=1e-6)
     cost = terms.measure.cost(((Gaussian(noise_multiplier=1), 4),))

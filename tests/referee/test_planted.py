@@ -19,7 +19,8 @@ from dpcalc.accounting.certified import coarsen, compose, convolve, discretise, 
 from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, UPPER, Component, Law
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.sums.allocated import lower_pair, upper_pair
-from dpcalc.pairs.sums.law import SumLaw, terms
+from dpcalc.pairs.sums.law import SumLaw
+from dpcalc.pairs.sums.terms import terms
 from dpcalc.referee.check import checked
 
 DELTA = 1e-5

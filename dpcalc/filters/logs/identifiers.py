@@ -25,11 +25,10 @@ class Identifiers:
     def __len__(self) -> int:
         return len(self.names)
 
-    def copy(self) -> Identifiers:
-        """The same table, to be continued independently."""
-        other = Identifiers()
-        other.names, other._codes, other._table = self.names.copy(), self._codes.copy(), self._table.copy()
-        return other
+    def name(self, names: list[Any]) -> None:
+        """Give these names, each of them new, the next codes."""
+        self._codes.update(zip(names, range(len(self.names), len(self.names) + len(names)), strict=True))
+        self.names += names
 
     def codes(self, ids: Any) -> Codes:
         """The codes of an array of integers, a list of strings, or an Arrow column; new names get new codes."""
@@ -66,6 +65,13 @@ class Identifiers:
         if new.any():
             unique, first = np.unique(ids[new], return_index=True)
             unique = unique[np.argsort(first)]
-            self._table[unique] = np.fromiter(map(self.code, unique.tolist()), dtype=np.int64, count=unique.size)
+            self._table[unique] = self._new(unique.tolist())
             codes = self._table[ids]
         return codes
+
+    def _new(self, names: list[int]) -> Codes:
+        """The codes of different names that are not in the table; they may be known all the same."""
+        if not self._codes.keys().isdisjoint(names):
+            return np.fromiter(map(self.code, names), dtype=np.int64, count=len(names))
+        self.name(names)
+        return np.arange(len(self.names) - len(names), len(self.names))

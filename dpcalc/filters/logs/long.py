@@ -11,7 +11,7 @@ from dpcalc.filters.logs import csv_table, json_table, parquet_table
 from dpcalc.filters.logs.source import Source
 from dpcalc.filters.logs.table import Columns, LongLog, TableFormat, batches_of_rows
 
-_FORMATS = {
+FORMATS = {
     "csv": TableFormat(csv_table.header, csv_table.batches, csv_table.rows),
     "jsonl": TableFormat(json_table.header, batches_of_rows, json_table.rows),
     "parquet": TableFormat(parquet_table.header, parquet_table.batches, parquet_table.rows),
@@ -26,7 +26,7 @@ def open_long(source: Source, *, quantities: Sequence[str], individual: bool) ->
 
     Every column has a use, or the log is refused: a number that is left out of the account is not a detail.
     """
-    table_format = _FORMATS[source.format]
+    table_format = FORMATS[source.format]
     with reading(source.name, "damaged or cut short"):
         header = table_format.header(source)
     if header is None:  # a bare list of numbers
@@ -42,7 +42,7 @@ def open_long(source: Source, *, quantities: Sequence[str], individual: bool) ->
     if not found or (individual and not set(wanted) <= set(header)):
         expected = ",".join([*(wanted if individual else ()), " or ".join(quantities)])
         raise InputError(f"expected columns {expected}, got {_short(header, ',')}", where=where)
-    beside = tuple(name for name in _BESIDE[found[0]] if not (individual and name == "order"))
+    beside = _BESIDE[found[0]]
     unknown = [name for name in header if name not in (*wanted, found[0], *beside)]
     if unknown:
         raise InputError(_refusal(unknown, found[0], wanted, beside), where=where)
@@ -61,8 +61,6 @@ def _refusal(unknown: Sequence[str], value: str, wanted: Sequence[str], beside: 
     words += f" and, if there are any, {' and '.join(beside)}"
     if "id" in unknown:
         words += "; with ids it is --scope individual"
-    if "order" in unknown and value == "rho":
-        words += "; ρ at several orders is for --scope global"
     if any(name in _BESIDE for name in unknown):
         words += "; a step's cost is told in one unit"
     return words

@@ -39,30 +39,47 @@ def in_units_of_noise(
 
 
 def at_the_orders_of(log: LongLog, entries: Iterator[Entries], orders: tuple[float, ...]) -> Iterator[Entries]:
-    """One entry for each step, with a row for each order of the filter, from rows that state ρ at one order each."""
+    """One entry for each step of each record, with a row for each order of the filter, from ordered steps whose rows
+    state ρ at one order each."""
     if log.columns.step is None:
         raise InputError("ρ at several orders needs a column step: which rows are one step?", where=log.where(1))
-    parts = list(entries)
-    steps = np.concatenate([part.steps for part in parts])
-    values = np.concatenate([part.values for part in parts], axis=-1)
+    for whole in _whole_steps(entries):
+        yield _charged(log, whole, np.array(orders))
+
+
+def _whole_steps(entries: Iterator[Entries]) -> Iterator[Entries]:
+    """The same entries, none of whose steps is cut in two: the last one waits for what may follow."""
+    held: Entries | None = None
+    for batch in entries:
+        if not batch.steps.size:
+            continue
+        both = [batch] if held is None else [held, batch]
+        steps, codes, values = (np.concatenate(parts, axis=-1) for parts in zip(*both, strict=True))
+        last = int(np.searchsorted(steps, steps[-1]))
+        if last:
+            yield Entries(steps[:last], codes[:last], values[:, :last])
+        held = Entries(steps[last:], codes[last:], values[:, last:])
+    if held is not None:
+        yield held
+
+
+def _charged(log: LongLog, whole: Entries, orders: Floats) -> Entries:
     place = log.columns.numbers.index("order")
-    order = np.lexsort((values[place], steps))
-    steps, values = steps[order], values[:, order]
+    sorting = np.lexsort((whole.values[place], whole.codes, whole.steps))
+    steps, codes, values = whole.steps[sorting], whole.codes[sorting], whole.values[:, sorting]
     rows = np.delete(values, [0, place], axis=0)
-    labels, starts = np.unique(steps, return_index=True)
-    ends = [*starts[1:].tolist(), steps.size]
-    found = np.empty((len(orders), labels.size))
-    for number, (low, high) in enumerate(zip(starts.tolist(), ends, strict=True)):
+    starts = np.flatnonzero(np.append(True, (np.diff(steps) != 0) | (np.diff(codes) != 0)))
+    found = np.empty((orders.size, starts.size))
+    for number, (low, high) in enumerate(zip(starts.tolist(), [*starts[1:].tolist(), steps.size], strict=True)):
         here = values[:, low:high]
         if np.any(here[place, 1:] == here[place, :-1]):
-            _refuse_repeated(log, int(labels[number]))
+            _refuse_repeated(log, int(steps[low]))
         if np.any(rows[:, low:high] != rows[:, low : low + 1]):
-            _refuse_two(log, "delta", {int(labels[number]): float(rows[0, low])})
+            _refuse_two(log, "delta", {int(steps[low]): float(rows[0, low])})
         curve, _ = rdp_between(here[place], here[0])
-        found[:, number] = curve(np.array(orders))
+        found[:, number] = curve(orders)
     found = np.where(np.isfinite(found), found, UNKNOWN)
-    codes = np.zeros(labels.size, dtype=np.int64)
-    yield Entries(labels, codes, _rows(*found, rows[:, starts]))
+    return Entries(steps[starts], codes[starts], _rows(*found, rows[:, starts]))
 
 
 def _rows(*parts: Floats) -> Floats:
@@ -81,14 +98,15 @@ def _refuse_two(log: LongLog, column: str, stated: dict[int, float]) -> None:
 
 
 def _refuse_repeated(log: LongLog, step: int) -> None:
-    seen: set[float] = set()
+    seen: set[tuple[str, float]] = set()
     place = log.columns.numbers.index("order")
 
     def again(row: Row) -> bool:
         if row.step != step:
             return False
-        known = row.numbers[place] in seen
-        seen.add(row.numbers[place])
+        key = str(row.id), row.numbers[place]
+        known = key in seen
+        seen.add(key)
         return known
 
     raise InputError(f"step {step} has an order twice", where=log.where(log.locate(again)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,23 @@ def _ids(column: Any) -> Any:
     return column.cast(pa.string())
 
 
+def texts(ids: Any) -> Any:
+    """The names of a batch as an Arrow array of text."""
+    import pyarrow as pa
+
+    column = pa.array(ids) if isinstance(ids, (np.ndarray, list)) else ids
+    whole = column.cast(pa.large_string())
+    return whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
+
+
 def _tables(log: LongLog) -> Iterator[Any]:
+    for where, file in opened_files(log):
+        with reading(where, "not a complete log"):
+            yield from file.iter_batches(batch_size=BATCH_ROWS, columns=log.columns.names)
+
+
+def opened_files(log: LongLog) -> Iterator[tuple[str, Any]]:
+    """The files of a log one after another, as messages call them and open, with the right columns and sizes."""
     parquet = _parquet()
     for path in log.source.files():
         where = str(path) if log.source.path.is_dir() else log.source.name
@@ -92,7 +109,14 @@ def _tables(log: LongLog) -> Iterator[Any]:
                 words = f"expected the columns {', '.join(log.header)}, got also {further[0][:40]}"
                 raise InputError(words, where=where)
             _check_sizes(file.metadata, log.source, where)
-            yield from file.iter_batches(batch_size=BATCH_ROWS, columns=log.columns.names)
+            yield where, file
+
+
+def entries_of(path: Path, row_group: int, columns: Columns) -> Iterator[Any]:
+    """The rows of one row group, a batch at a time, without threads of its own."""
+    with _parquet().ParquetFile(path) as file:
+        rows = {"batch_size": BATCH_ROWS, "row_groups": [row_group]}
+        yield from file.iter_batches(**rows, columns=columns.names, use_threads=False)
 
 
 def _check_sizes(metadata: Any, source: Source, where: str) -> None:

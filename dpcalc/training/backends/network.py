@@ -42,12 +42,12 @@ class Network(ABC):
         """Σ_i ∇ℓ_i, the way it is computed where nobody's privacy is at stake."""
 
     @abstractmethod
-    def _outputs(self, parameters: Array, x: Array) -> Array:
+    def outputs_of_chunk(self, parameters: Array, x: Array) -> Array:
         """Class scores, or reconstructed images, of at most a chunk of records."""
 
     def outputs(self, parameters: Array, x: Array) -> Array:
         """Class scores, or reconstructed images."""
-        return np.concatenate([self._outputs(parameters, x[part]).copy() for part in self._chunks(len(x))])
+        return np.concatenate([self.outputs_of_chunk(parameters, x[part]).copy() for part in self._chunks(len(x))])
 
     def quality(self, parameters: Array, x: Array, y: Array) -> float:
         """The fraction of records classified rightly, or the mean squared error of the reconstruction."""

@@ -70,13 +70,13 @@ class NumpyNetwork(Network):
 
     def _run(self, parameters: Array, x: Array, y: Array) -> Array:
         """Forward and backward through every layer, which keep what they saw; returns each record's loss."""
-        outputs, views = self._outputs(parameters, x), self.views(parameters)
+        outputs, views = self.outputs_of_chunk(parameters, x), self.views(parameters)
         losses, signal = self._squared_error(outputs, x) if self.reconstructs else self._cross_entropy(outputs, y)
         for index in range(len(self.layers) - 1, self.first - 1, -1):
             signal = self.layers[index].backward(signal, views[index], to_input=index > self.first)
         return losses
 
-    def _outputs(self, parameters: Array, x: Array) -> Array:
+    def outputs_of_chunk(self, parameters: Array, x: Array) -> Array:
         signal = x.reshape(len(x), *self.input_shape)
         for layer, view in zip(self.layers, self.views(parameters), strict=True):
             signal = layer.forward(signal, view)

@@ -67,7 +67,7 @@ class ModuleNetwork(Network):
             total += _flat(torch.autograd.grad(loss, list(views.values())))
         return total
 
-    def _outputs(self, parameters: Array, x: Array) -> Array:
+    def outputs_of_chunk(self, parameters: Array, x: Array) -> Array:
         with torch.no_grad():
             call = (self._views(parameters), self._buffers)
             scores: Tensor = torch.func.functional_call(self._module, call, (torch.from_numpy(x),))
@@ -100,7 +100,8 @@ class ModuleNetwork(Network):
         parameters = _flat(list(self._module.parameters())).astype(np.float32)
         before = {name: value.clone() for name, value in self._buffers.items()}
         try:
-            together, alone = self._outputs(parameters, x), [self._outputs(parameters, row[None]) for row in x]
+            together = self.outputs_of_chunk(parameters, x)
+            alone = [self.outputs_of_chunk(parameters, row[None]) for row in x]
             fits = together.shape == (_TRIED, self.classes)
             if fits:
                 self.propagate(parameters, x, y)

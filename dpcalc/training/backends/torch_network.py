@@ -74,7 +74,7 @@ class TorchNetwork(Network):
             signal = layer.forward(signal, [torch.from_numpy(view) for view in views])
         return signal
 
-    def _outputs(self, parameters: Array, x: Array) -> Array:
+    def outputs_of_chunk(self, parameters: Array, x: Array) -> Array:
         with torch.inference_mode():
             outputs = self._forward(parameters, x)
             return np.asarray(outputs if outputs.ndim == 2 else outputs.permute(0, 2, 3, 1))
