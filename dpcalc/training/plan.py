@@ -24,7 +24,7 @@ from dpcalc.mechanisms.declared import DeclaredDP
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
 from dpcalc.training.batches import Batches
-from dpcalc.training.looks import Looks
+from dpcalc.training.looks import Looks, looks_of
 from dpcalc.training.settings import Settings
 
 Parts = list[tuple[Mechanism, int]]
@@ -47,7 +47,7 @@ class Plan:
     tracked: bool = False
 
     def __post_init__(self) -> None:
-        self.settings.looks(self.records)
+        looks_of(self.settings, self.records)
         if self.tracked and self.settings.filter == "none" and self.batches.fixed_size and self._samples:
             raise InputError(
                 "individual losses of uniform batches are not known, so there is nothing to audit: --log needs "
@@ -110,7 +110,7 @@ class Plan:
     @cached_property
     def looks(self) -> Looks:
         """Which looks at private records steer the run."""
-        return self.settings.looks(self.records)
+        return looks_of(self.settings, self.records)
 
     @property
     def looked(self) -> Parts:

@@ -14,6 +14,7 @@ from dpcalc.guarantee import Adjacency
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, PROBABILITY, Range, parse_whole, steps_of_epochs
 from dpcalc.training.names import (
     CLIPS,
+    ActivationName,
     BackendName,
     ClippingName,
     FilterMode,
@@ -27,7 +28,6 @@ from dpcalc.training.names import (
 
 if TYPE_CHECKING:
     from dpcalc.training.batches import Batches
-    from dpcalc.training.looks import Looks
 
 # Hyperparameters that a grid search may vary.
 SEARCHABLE = (
@@ -39,6 +39,8 @@ _ADAM_RATE = 1e-3
 _PLAIN_RATE, _FULL_BATCH_RATE = 1.0, 3.0
 _EPOCHS, _FULL_BATCH_STEPS = 10.0, 100
 _MOST_STEPS = 10**10  # more would take years
+
+_BEYOND_ONE = Range(low=1, high=1e6, low_open=True)
 
 _DATA = "Data and model"
 _METHOD = "Method"
@@ -95,6 +97,7 @@ class Settings:
             shows_default=False,
         ),
     ] = (128,)
+    activation: Annotated[ActivationName, option("--activation", help="Between an mlp's layers.", panel=_DATA)] = "relu"
     feature_clip: Annotated[
         float | None, number("--feature-clip", help="Largest norm of a record's features.", panel=_DATA)
     ] = None
@@ -130,6 +133,20 @@ class Settings:
     quantile: Annotated[
         float, number("--quantile", help="Which one to follow.", allowed=PROBABILITY, panel=_METHOD)
     ] = 0.5
+    clip_rate: Annotated[
+        float, number("--clip-rate", help="ρ_c of online clipping.", allowed=NON_NEGATIVE, panel=_METHOD)
+    ] = 2.5e-3
+    lr_rate: Annotated[
+        float, number("--lr-rate", help="ρ_r of online clipping.", allowed=NON_NEGATIVE, panel=_METHOD)
+    ] = 2.5e-3
+    direction_noise: Annotated[
+        float,
+        number("--direction-noise", help="ν_q of online clipping, over ν.", allowed=_BEYOND_ONE, panel=_METHOD),
+    ] = 7.124
+    validate_every: Annotated[
+        int | None,
+        whole("--validate-every", help="Keep the best iterate on the test records.", panel=_METHOD),
+    ] = None
     optimizer: Annotated[
         OptimizerName, option("--optimizer", help="Descent, or Adam scaled by the noise.", panel=_METHOD)
     ] = "sgd"
@@ -170,6 +187,8 @@ class Settings:
             raise InputError("a module of your own needs --backend torch.")
         if self.momentum and self.optimizer != "sgd":
             raise InputError("momentum goes with --optimizer sgd; adam-wosm has its own.")
+        if self.validate_every is not None and (self.keep_best or self.stop_below is not None):
+            raise InputError("the iterate is chosen on public records (--validate-every) or on private ones, not both.")
         if self.keep_best and self.model == "autoencoder":
             raise InputError("the best iterate is found by accuracy, which an autoencoder does not have.")
         if self.filter == "none":
@@ -260,21 +279,6 @@ class Settings:
         if steps > _MOST_STEPS:
             raise InputError(f"expected at most {_MOST_STEPS:,} steps, got {steps}"[:80], where="steps")
         return steps
-
-    def looks(self, records: int) -> Looks:
-        """The private looks of a run over so many records."""
-        from dpcalc.training.looks import Looks
-
-        planned, total = self.planned_steps(records), self.all_steps(records)
-        first, more = (planned, total - planned) if self.filter != "none" else (total, 0)
-        every = self.look_every or max(1, (more or total // 2) // max(1, self.keep_best - 1))
-        if self.filter == "none":
-            first -= every * max(0, self.keep_best - 1)
-        steps = tuple(first + every * index for index in range(self.keep_best))
-        if steps and not 0 < steps[0] <= steps[-1] <= total:
-            raise InputError(f"{self.keep_best} looks, {every} steps apart, do not fit into a run of {total} steps.")
-        watched = more if self.stop_below is not None else 0
-        return Looks(deviation=self.look_noise * records, steps=steps, watched=watched, stop_by=self.stop_by)
 
     def with_changes(self, changes: dict[str, Any]) -> Settings:
         """The same run with some hyperparameters changed, as a grid search does."""
