@@ -1,8 +1,8 @@
 """The law of X = (Z₁ + … + Z_n)/n, Z_i independent copies of dP/dQ under Q, on nested linear grids (L6).
 
 Stages map certified laws to certified laws under any hints: `terms` (a pair to the law of one Z), `plus` (two
-independent blocks), `coarsened`, `without_left` and `without_right`. Nothing here looks at a tolerance; docs/certificate.md has
-the lemmas.
+independent blocks), `coarsened`, `without_left` and `without_right`. Nothing here looks at a tolerance;
+docs/certificate.md has the lemmas.
 """
 
 from __future__ import annotations
