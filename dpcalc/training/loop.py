@@ -234,16 +234,17 @@ class Trainer:
     def look(self) -> None:
         """Ask the private records, with noise, what the plan says to ask after this step, and act on it."""
         plan, looks, records = self.plan, self.plan.looks, len(self._data)
-        if self.step in looks.steps:
-            right = int(self._sums.right(self.parameters, self._x, self._data.y_train).sum())
-            if self.looking.ask(self.step, right, records, looks, self.noise):
-                self.best_parameters = self.parameters
         if looks.watched and self.step > plan.planned_steps and self.filter is not None:
             assert self.settings.stop_below is not None
             most = (1 - self.settings.stop_below) * records
             self.looking.watch(
                 self.step, int(self.filter.lost.sum()), records, most=most, looks=looks, noise=self.noise
             )
+        paid = self.looking.stopped is not None and len(self.looking.answers) < len(looks.steps)
+        if self.step in looks.steps or paid:
+            right = int(self._sums.right(self.parameters, self._x, self._data.y_train).sum())
+            if self.looking.ask(self.step, right, records, looks, self.noise):
+                self.best_parameters = self.parameters
         if looks.steps and self.finished and self.looking.best != self.step:
             self.parameters, self.kept_step = self.best_parameters, self.looking.best
 
