@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from dpcalc.errors import IncompatibleError
+from dpcalc.risk import Risk
 
 Adjacency = Literal["add-remove", "replace-one"]
 Status = Literal["certified", "numerical", "approximate"]
@@ -16,7 +17,6 @@ Quantity = Literal["epsilon", "delta", "mu", "rho", "advantage"]
 Outcome = Literal["within", "over", "unproved"]
 
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace-one")
-
 # From the strongest claim to the weakest: a combination is as weak as its weakest part.
 STATUSES: tuple[Status, ...] = ("certified", "numerical", "approximate")
 
@@ -24,20 +24,6 @@ STATUSES: tuple[Status, ...] = ("certified", "numerical", "approximate")
 LAST_DIGITS = 1e-14
 
 DEFAULT_ORDERS: tuple[float, ...] = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Risk:
-    """What an attacker can reach, from above: advantage, true positive rates, and the accuracy of the best guess.
-
-    `tpr_at_fpr` maps a false positive rate to the largest true positive rate; `bayes_accuracy` is how often the best
-    guess is right whether a record is in, if that has probability `prior` beforehand.
-    """
-
-    advantage: float
-    tpr_at_fpr: Mapping[str, float]
-    prior: float
-    bayes_accuracy: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,8 +162,9 @@ class Guarantee:
         return None
 
     def with_warnings(self, *messages: str) -> Guarantee:
-        """The same guarantee with more to be aware of, each thing once."""
-        return replace(self, warnings=tuple(dict.fromkeys((*self.warnings, *messages))))
+        """The same guarantee with more to be aware of, each thing once, and not what it remarks already."""
+        new = (message for message in messages if message not in self.remarks)
+        return replace(self, warnings=tuple(dict.fromkeys((*self.warnings, *new))))
 
     def as_weak_as(self, *statuses: Status) -> Guarantee:
         """The same numbers, trusted no more than the least of these: nothing about them is certified then."""
@@ -229,13 +216,7 @@ class Budget:
 
     def limits(self) -> dict[Quantity, float]:
         """The limits that were given, by the quantity that they limit."""
-        named: dict[Quantity, float | None] = {
-            "epsilon": self.max_epsilon,
-            "delta": self.max_delta,
-            "mu": self.max_mu,
-            "rho": self.max_rho,
-            "advantage": self.max_advantage,
-        }
+        named: dict[Quantity, float | None] = {each: getattr(self, f"max_{each}") for each in get_args(Quantity)}
         return {quantity: limit for quantity, limit in named.items() if limit is not None}
 
     def judge(self, guarantee: Guarantee, certified: Guarantee | None = None) -> tuple[Verdict, ...]:

@@ -30,7 +30,7 @@ COMMANDS = {
     "exp-mech": Line("exp_mech:ExpMech", "ε of the exponential mechanism and of Langevin sampling"),
     "train": Line("train:Train", "train a model privately and say what it cost"),
     "verify": Line("verify:Verify", "recompute results by code that shares nothing with the engine"),
-    "report": Line("report:Report", "one page about a release or a ledger: HTML, Markdown, words to publish"),
+    "report": Line("report:Report", "one page about a release or a ledger, or words to publish"),
     "diff": Line("diff:Diff", "what changed between two releases, by entry and in ε"),
     "ledger": Line("", "budgets that last: charge releases before they run, audit them"),
     "ledger init": Line("ledger:Init", "fix a budget for ever: its limit, whom it protects, its filter"),

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 from dpcalc.asked import Asked, number, option, parsed, whole
 from dpcalc.commands.common import DELTAS
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Adjacency, Result, Risk
+from dpcalc.guarantee import Adjacency, Result
 from dpcalc.numbers import NON_NEGATIVE, PROBABILITY_OR_ZERO, RENYI_ORDER, parse_number
+from dpcalc.risk import Risk
 
 if TYPE_CHECKING:
     pass

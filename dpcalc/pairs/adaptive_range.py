@@ -24,6 +24,7 @@ from dpcalc.rounding import UNIT
 _POINTS = 1200  # of the last profile
 _FEWEST, _MOST = 24, 150  # steps from 0 to ε
 _FEW = 300  # runs whose sums are worked out
+_NEVER = 1e-300  # instead of a chance of 0, whose logarithm is no number
 _UP = 1 + 1e-13  # more than the rounding of a step
 
 
@@ -88,7 +89,11 @@ def guess_worst_t(epsilon: float, count: int, *, delta: float | None, at: float 
         return float(t[np.argmax(score)])
     k = np.arange(count + 1)
     logs = gammaln(count + 1) - gammaln(k + 1) - gammaln(count - k + 1)
-    weights = np.exp(logs + np.multiply.outer(np.log(p), k) + np.multiply.outer(np.log1p(-p), count - k))
+    weights = np.exp(
+        logs
+        + np.multiply.outer(np.log(np.maximum(p, _NEVER)), k)
+        + np.multiply.outer(np.log(np.maximum(1 - p, _NEVER)), count - k)
+    )
     losses = count * (t[:, None] - epsilon) + epsilon * k
 
     def deltas(epsilons: Floats) -> Floats:

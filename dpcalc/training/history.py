@@ -17,8 +17,16 @@ class DivergedError(CertificationError):
 
 @dataclass
 class History:
-    """What happened at each step. Counts and losses are those of the private records: the guarantee leaves them out."""
+    """What happened at each step. Counts and losses are those of the private records: the guarantee leaves them out.
+
+    `measured` are (step, quality on some public test records), a few over the run.
+    """
 
     active: list[int] = field(default_factory=list)
     clips: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
+    measured: list[tuple[int, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # A checkpoint knows lists only.
+        self.measured = [(int(step), float(quality)) for step, quality in self.measured]

@@ -33,6 +33,7 @@ def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None)
         "active_per_step": list(trainer.history.active),
         "clip_per_step": list(trainer.history.clips),
         "loss_per_step": list(trainer.history.losses),
+        "measured": [{"step": step, "test": value} for step, value in trainer.history.measured],
         "parameters": trainer.model.size,
         "data": {"name": data.name, "records": len(data), "features": data.features, "classes": data.classes},
         "settings": settings.as_dict(),

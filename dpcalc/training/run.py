@@ -46,6 +46,7 @@ def run(
                 trainer.look()
                 trainer.validate()
                 trainer.compare()
+                trainer.measure()
                 observe(trainer)
                 if files.checkpoint and time.monotonic() - saved >= _BETWEEN_SAVES:
                     _save(trainer, files.checkpoint, log)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from dpcalc.asked import Algorithm, check, number, option, parsed, whole
@@ -19,6 +21,7 @@ from dpcalc.training.names import (
     FilterName,
     ModelName,
     OptimizerName,
+    SamplingName,
     StopName,
     is_module,
 )
@@ -98,6 +101,10 @@ class Settings:
     feature_clip: Annotated[
         float | None, number("--feature-clip", help="Largest norm of a record's features.", panel=_DATA)
     ] = None
+    sampling: Annotated[
+        SamplingName,
+        option("--sampling", help="How sgd draws: each step anew, or one step of an epoch.", panel=_METHOD),
+    ] = "poisson"
     filter: Annotated[FilterName, option("--filter", help="Individual privacy filter.", panel=_METHOD)] = "none"
     filter_mode: Annotated[
         FilterMode,
@@ -174,6 +181,8 @@ class Settings:
         self._check_combinations()
 
     def _check_combinations(self) -> None:
+        if self.sampling == "random-allocation":
+            self._check_allocation()
         if is_module(self.model) and self.backend != "torch":
             raise InputError("a module of your own needs --backend torch.")
         if self.momentum and self.optimizer != "sgd":
@@ -201,6 +210,16 @@ class Settings:
         if self.filter_mode == "clip" and (self.clipping != "fixed" or self.algorithm == "sgd"):
             raise InputError("--filter-mode clip needs --clipping fixed and --algorithm gd or cgd; use drop.")
 
+    def _check_allocation(self) -> None:
+        if self.algorithm != "sgd":
+            raise InputError("--sampling random-allocation goes with --algorithm sgd; the others draw nothing.")
+        if self.adjacency != "add-remove":
+            raise InputError(
+                "--sampling random-allocation needs --adjacency add-remove; replace-one has uniform batches."
+            )
+        if self.filter != "none":
+            raise InputError("what a filter must charge for random allocation is not known; use --sampling poisson.")
+
     @property
     def rate(self) -> float:
         """The learning rate: as given, or the optimizer's usual one."""
@@ -218,10 +237,18 @@ class Settings:
             raise InputError(f"Expected batch_size={self.batch_size} of at most the {records} training records.")
         size = records if self.algorithm == "gd" else self.batch_size
         fixed = self.adjacency == "replace-one"
-        return Batches(algorithm=self.algorithm, records=records, batch_size=size, fixed_size=fixed)
+        return Batches(
+            algorithm=self.algorithm,
+            records=records,
+            batch_size=size,
+            fixed_size=fixed,
+            allocated=self.sampling == "random-allocation",
+        )
 
     def planned_steps(self, records: int) -> int:
         """Where plain private training stops: `steps`, or the steps of `epochs` rounded up."""
+        if self.sampling == "random-allocation":
+            return self._allocated_steps(records)
         if self.steps is not None:
             return self.steps
         if self.epochs is None and self.algorithm == "gd":
@@ -231,6 +258,18 @@ class Settings:
         if self.algorithm == "cgd":
             return steps_of_epochs(epochs, self.batches(records).steps_per_epoch, 1)
         return steps_of_epochs(epochs, records, size)
+
+    def _allocated_steps(self, records: int) -> int:
+        """Whole epochs: in a part of one, a record would take part with a probability of its own."""
+        length = self.batches(records).steps_per_epoch
+        epochs = Fraction(self.steps, length) if self.steps is not None else Fraction(self.epochs or _EPOCHS)
+        if epochs.denominator > 1:
+            whole_epochs = math.ceil(epochs)
+            raise InputError(
+                f"random allocation draws one of the {length} steps of an epoch, so epochs are whole: "
+                f"--epochs {whole_epochs}, or --steps {whole_epochs * length}"
+            )
+        return int(epochs) * length
 
     def all_steps(self, records: int) -> int:
         """The steps that are run, with those a filter adds: a third more unless told."""

@@ -133,6 +133,8 @@ def test_a_filtered_run_stops_when_too_few_have_budget_left(stop_by):
     trainer = run(_plan(settings), DATA)
     assert trainer.looking.stopped == trainer.step < trainer.total_steps
     assert trainer.filter.lost.sum() > 0.4 * 300 - 20
+    best = run(_plan(replace(settings, keep_best=3, look_every=20)), DATA).looking
+    assert [step for step, _ in best.answers] == [20, best.stopped]
     assert run(_plan(replace(settings, stop_below=0.001)), DATA).looking.stopped is None or stop_by != "gaussian"
 
 
