@@ -5,7 +5,8 @@
     python benchmarks/compose.py --only "mixed release" --small-deltas
 
 Each library answers each case in a process of its own, on one thread, warm, best of several; one that takes longer than
-the limit is stopped. Times are processor times. `gap` is the certified one, relative: (upper - lower) / upper.
+the limit is stopped. Times are processor times. `gap` is the certified one, relative: (upper - lower) / upper. At equal
+error dp-accounting's grid is coarsened until its ε is as far above the exact value as ours.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ FIRST_CASE = ("-m", "gaussian,noise_multiplier=1.1,sampling=poisson,rate=256/600
 Answer = dict[str, Any]
 
 
-def ask(python: str, library: str, case: Case, limit: float) -> Answer:
+def ask(python: str, library: str, case: Case, limit: float, **more: float) -> Answer:
     """One library's answer to one case, in a process of its own on one core."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
             [python, str(HERE / "worker.py"), library],
-            input=json.dumps(case.plain()),
+            input=json.dumps({**case.plain(), **more}),
             capture_output=True,
             text=True,
             timeout=limit,
@@ -67,6 +68,22 @@ def _gap(answer: Answer) -> str:
     return "–" if lower is None else f"{(upper - lower) / upper:.1e}" if upper else "0"
 
 
+def at_equal_error(python: str, case: Case, ours: Answer, limit: float) -> Answer:
+    """dp-accounting's PLD on the grid on which its ε is as far above the exact one as ours: error ∝ grid²."""
+    assert case.exact is not None
+    grid, wanted = 1e-4, ours["epsilon"] - case.exact[0]
+    theirs: Answer = {}
+    for _ in range(5):
+        theirs = {**ask(python, "dp-accounting PLD", case, limit, grid=grid), "grid": grid}
+        if "seconds" not in theirs:
+            break
+        error = max(theirs["epsilon"] - case.exact[0], 1e-12)
+        if 0.9 <= error / wanted <= 1.1:
+            break
+        grid *= min(max((wanted / error) ** 0.5, 0.2), 5.0)
+    return theirs
+
+
 def verdicts(case: Case, ours: Answer, peers: dict[str, Answer]) -> list[str]:
     """What the bars of a case say about the answers."""
     if "seconds" not in ours:
@@ -77,6 +94,19 @@ def verdicts(case: Case, ours: Answer, peers: dict[str, Answer]) -> list[str]:
         if "seconds" in theirs:
             ratio = theirs["seconds"] / ours["seconds"]
             found.append(f"{'ok' if ratio >= bar else 'MISSED'} {ratio:.1f} × faster than {peer} (bar {bar:g})")
+    if case.equal is not None and "seconds" in peers.get("equal error", {}):
+        theirs = peers["equal error"]
+        ratio = theirs["seconds"] / ours["seconds"]
+        grid = f"grid {theirs['grid']:.2e}, ε {theirs['epsilon']:.8g}"
+        found.append(
+            f"{'ok' if ratio >= case.equal else 'MISSED'} {ratio:.1f} × at equal error ({grid}; {case.equal:g})"
+        )
+    each = 1000 * ours["seconds"] / len(case.mechanisms)
+    if case.each is not None:
+        found.append(f"{'ok' if each <= case.each else 'MISSED'} {each:.2f} ms a mechanism (bar {case.each:g})")
+    if case.seconds is not None:
+        met = "ok" if ours["seconds"] <= case.seconds else "MISSED"
+        found.append(f"{met} {ours['seconds']:.1f} s (bar {case.seconds:g})")
     lower, upper = ours.get("lower"), ours["epsilon"]
     if case.calibrate_epsilon is None:
         gap = (upper - lower) / upper if lower is not None and upper else float("inf")
@@ -113,6 +143,7 @@ def main() -> None:
     parser.add_argument("--peers", default=os.environ.get("DPCALC_PEERS", str(default)), help="the peers' Python")
     parser.add_argument("--without", action="append", default=[], help="leave out a peer; repeatable")
     parser.add_argument("--only", action="append", help="a case by name; repeatable")
+    parser.add_argument("--all", action="store_true", help="ask the peers also where there is no bar")
     parser.add_argument("--small-deltas", action="store_true", help="also δ = 1e-15, 1e-30, 1e-50 (dpcalc alone)")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds after which a library is stopped")
     options = parser.parse_args()
@@ -127,9 +158,11 @@ def main() -> None:
         ours = ask(sys.executable, "dpcalc", case, options.limit)
         print(row("dpcalc", ours, ours), flush=True)
         theirs: dict[str, Answer] = {}
-        for peer in names if case not in SMALL_DELTAS else []:
-            theirs[peer] = ask(str(peers), peer, case, options.limit)
+        for peer in names if case not in SMALL_DELTAS and (case.bars or options.all) else []:
+            theirs[peer] = ask(str(peers), peer, case, options.limit, near=ours.get("solution", 0.0))
             print(row(peer, theirs[peer], ours), flush=True)
+        if names and case.equal is not None and "seconds" in ours:
+            theirs["equal error"] = at_equal_error(str(peers), case, ours, options.limit)
         for line in verdicts(case, ours, theirs):
             print(f"    {line}", flush=True)
     if not options.only:

@@ -21,6 +21,7 @@ Answer = dict[str, Any]
 
 
 def dpcalc(case: Case) -> Callable[[], Answer]:
+    from dpcalc.spec import composition
     from dpcalc.spec.composition import Question, compose_entries, read_entries
     from dpcalc.spec.node import Node
     from dpcalc.spec.specification import Document
@@ -31,7 +32,8 @@ def dpcalc(case: Case) -> Callable[[], Answer]:
         return Document(entries=tuple(nodes.items("a list")), adjacency="add-remove")
 
     def compose() -> Answer:
-        # Built anew each time: what a mechanism has worked out about itself is not carried over.
+        # Built anew each time: nothing that was worked out before is carried over.
+        composition._composed.cache_clear()
         entries = read_entries([listed], None)
         guarantee = compose_entries(entries, Question(delta=case["delta"]))
         return {
@@ -43,17 +45,28 @@ def dpcalc(case: Case) -> Callable[[], Answer]:
 
     def calibrate() -> Answer:
         from dpcalc.spec.calibration import calibrate_documents
+        from dpcalc.spec.targets import Target
 
-        solved = calibrate_documents([unknown], Question(delta=case["delta"]), case["calibrate_epsilon"])
+        composition._composed.cache_clear()
+        targets = [Target("epsilon", case["calibrate_epsilon"], case["delta"])]
+        solved = calibrate_documents([unknown], Question(delta=case["delta"]), targets)
         found = solved.guarantee
         return {"epsilon": found.epsilon, "lower": found.epsilon_lower, "solution": solved.value}
 
     listed = document(case["mechanisms"])
     if case["calibrate_epsilon"] is None:
         return compose
-    unknown = document([{**case["mechanisms"][0], "noise_multiplier": "solve"}])
+    unknown = document([with_unknown(case, "solve")])
     assert isinstance(unknown.entries[0], Node)
     return calibrate
+
+
+def with_unknown(case: Case, value: Any) -> dict[str, Any]:
+    """The mechanism of a calibration with a value, or a word, where the unknown is."""
+    (entry,) = case["mechanisms"]
+    if case["unknown"] == "rate":
+        return {**entry, "sampling": {**entry["sampling"], "rate": value}}
+    return {**entry, case["unknown"]: value}
 
 
 def _events(case: Case) -> Any:
@@ -78,13 +91,17 @@ def _dp_accounting(case: Case, make: Callable[[], Any]) -> Callable[[], Answer]:
         return {"epsilon": make().compose(_events(case)).get_epsilon(case["delta"])}
 
     def calibrate() -> Answer:
-        (entry,) = case["mechanisms"]
+        whole = case["unknown"] == "count"
 
-        def event(noise_multiplier: float) -> Any:
-            return _events({"mechanisms": [{**entry, "noise_multiplier": noise_multiplier}]})
+        def event(value: float) -> Any:
+            return _events({"mechanisms": [with_unknown(case, int(value) if whole else value)]})
 
-        bracket = dpa.LowerEndpointAndGuess(0.1, 1.0)
-        found = dpa.calibrate_dp_mechanism(make, event, case["calibrate_epsilon"], case["delta"], bracket)
+        # Well bracketed: 12 % round the solution, which dpcalc found without knowing it.
+        low, high = (case["near"] * factor for factor in (0.88, 1.12))
+        bracket = dpa.ExplicitBracketInterval(int(low) if whole else low, int(high) if whole else high)
+        found = dpa.calibrate_dp_mechanism(
+            make, event, case["calibrate_epsilon"], case["delta"], bracket, discrete=whole, tol=1e-3 * case["near"]
+        )
         return {"solution": found, "epsilon": case["calibrate_epsilon"]}
 
     return compose if case["calibrate_epsilon"] is None else calibrate
@@ -93,7 +110,8 @@ def _dp_accounting(case: Case, make: Callable[[], Any]) -> Callable[[], Answer]:
 def dp_accounting_pld(case: Case) -> Callable[[], Answer]:
     from dp_accounting.pld import PLDAccountant
 
-    return _dp_accounting(case, PLDAccountant)
+    grid = case.get("grid") or 1e-4
+    return _dp_accounting(case, lambda: PLDAccountant(value_discretization_interval=grid))
 
 
 def dp_accounting_rdp(case: Case) -> Callable[[], Answer]:

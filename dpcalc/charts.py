@@ -36,7 +36,8 @@ class Line:
 class Chart:
     """Lines over one x axis; `limit` is a value that y should not pass, `identity` asks for the line y = x.
 
-    `steps` says that x counts steps: values hold from one to the next, and the axis stays linear.
+    `steps` says that x counts steps, of which each has a value that holds to the next; `timed` that it counts steps of
+    which some are shown. Either way the axis stays linear.
     """
 
     title: str
@@ -47,6 +48,7 @@ class Chart:
     limit: float | None = None
     identity: bool = False
     steps: bool = False
+    timed: bool = False
 
     def x_values(self) -> list[float]:
         """Every x of a point that can be drawn."""
@@ -60,7 +62,7 @@ class Chart:
 
     def x_is_logarithmic(self) -> bool:
         """Whether the x axis is logarithmic; time is not."""
-        return not self.steps and is_logarithmic(self.x_values())
+        return not (self.steps or self.timed) and is_logarithmic(self.x_values())
 
     def limit_text(self) -> str:
         """What stands at the line of the limit."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, get_args
 
 from dpcalc.errors import IncompatibleError
+from dpcalc.risk import Risk
 
 Adjacency = Literal["add-remove", "replace-one"]
 Status = Literal["certified", "numerical", "approximate"]
@@ -16,7 +17,6 @@ Quantity = Literal["epsilon", "delta", "mu", "rho", "advantage"]
 Outcome = Literal["within", "over", "unproved"]
 
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace-one")
-
 # From the strongest claim to the weakest: a combination is as weak as its weakest part.
 STATUSES: tuple[Status, ...] = ("certified", "numerical", "approximate")
 
@@ -27,17 +27,50 @@ DEFAULT_ORDERS: tuple[float, ...] = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Risk:
-    """What an attacker can reach, from above: advantage, true positive rates, and the accuracy of the best guess.
+class Evidence:
+    """What numbers rest on, as data: citations, what must hold, what must be read, and how much may be claimed.
 
-    `tpr_at_fpr` maps a false positive rate to the largest true positive rate; `bayes_accuracy` is how often the best
-    guess is right whether a record is in, if that has probability `prior` beforehand.
+    It adds up: everything once, in order, and the claim as weak as its weakest part.
     """
 
-    advantage: float
-    tpr_at_fpr: Mapping[str, float]
-    prior: float
-    bayes_accuracy: float
+    citations: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    status: Status = "certified"
+
+    def __add__(self, other: Evidence) -> Evidence:
+        lines = ("citations", "assumptions", "warnings", "remarks")
+        both = {name: tuple(dict.fromkeys((*getattr(self, name), *getattr(other, name)))) for name in lines}
+        return Evidence(**both, status=weakest_status([self.status, other.status]))
+
+
+class Release(Protocol):
+    """What a guarantee asks of what it is about: a mechanism, or what is only stated."""
+
+    @property
+    def adjacency(self) -> Adjacency: ...
+
+    def sampler(self) -> str: ...
+
+    def spec(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stated:
+    """A release of which only the entry of a spec is known (nothing if that is empty), and how records are drawn."""
+
+    adjacency: Adjacency
+    entry: Mapping[str, Any] = field(default_factory=dict)
+    drawn: str = "none"
+
+    def sampler(self) -> str:
+        """How records are drawn."""
+        return self.drawn
+
+    def spec(self) -> Mapping[str, Any]:
+        """The entry."""
+        return self.entry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +104,29 @@ class Guarantee:
     warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     mechanisms: tuple[Mapping[str, Any], ...] = ()
+
+    @classmethod
+    def of(
+        cls, releases: Sequence[tuple[Release, int | None]], evidence: Evidence, *, accountant: str, **numbers: Any
+    ) -> Guarantee:
+        """The guarantee of releases, each with how often it was made (None where it is stated as one).
+
+        Adjacency, sampler and entries follow from the releases, which must fit together; what the numbers rest on from
+        the evidence.
+        """
+        listed = [(release.spec(), count) for release, count in releases if release.spec()]
+        return cls(
+            adjacency=common_adjacency(release.adjacency for release, _ in releases),
+            sampler=" + ".join(dict.fromkeys(release.sampler() for release, _ in releases)),
+            mechanisms=tuple(dict(entry) if count is None else {**entry, "count": count} for entry, count in listed),
+            accountant=accountant,
+            status=evidence.status,
+            theorem=evidence.citations[0] if len(evidence.citations) == 1 else evidence.citations,
+            assumptions=evidence.assumptions,
+            warnings=evidence.warnings,
+            remarks=evidence.remarks,
+            **numbers,
+        )
 
     def __post_init__(self) -> None:
         bounds = (self.epsilon, self.delta, self.epsilon_lower, self.epsilon_estimate, self.delta_lower)
@@ -106,8 +162,9 @@ class Guarantee:
         return None
 
     def with_warnings(self, *messages: str) -> Guarantee:
-        """The same guarantee with more to be aware of, each thing once."""
-        return replace(self, warnings=tuple(dict.fromkeys((*self.warnings, *messages))))
+        """The same guarantee with more to be aware of, each thing once, and not what it remarks already."""
+        new = (message for message in messages if message not in self.remarks)
+        return replace(self, warnings=tuple(dict.fromkeys((*self.warnings, *new))))
 
     def as_weak_as(self, *statuses: Status) -> Guarantee:
         """The same numbers, trusted no more than the least of these: nothing about them is certified then."""
@@ -159,13 +216,7 @@ class Budget:
 
     def limits(self) -> dict[Quantity, float]:
         """The limits that were given, by the quantity that they limit."""
-        named: dict[Quantity, float | None] = {
-            "epsilon": self.max_epsilon,
-            "delta": self.max_delta,
-            "mu": self.max_mu,
-            "rho": self.max_rho,
-            "advantage": self.max_advantage,
-        }
+        named: dict[Quantity, float | None] = {each: getattr(self, f"max_{each}") for each in get_args(Quantity)}
         return {quantity: limit for quantity, limit in named.items() if limit is not None}
 
     def judge(self, guarantee: Guarantee, certified: Guarantee | None = None) -> tuple[Verdict, ...]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-from dpcalc.guarantee import Budget, Guarantee, Result, Risk, Verdict, exceeds
+from dpcalc.guarantee import Budget, Guarantee, Result, Verdict, exceeds
+from dpcalc.risk import Risk
 from dpcalc.version import __version__
 
 SCHEMA = "dpcalc/1"

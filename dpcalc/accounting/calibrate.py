@@ -16,6 +16,12 @@ Parts = Sequence[tuple[Mechanism, int]]
 
 # Moving a real solution by this much the other way must exceed the target.
 _NUDGE = 1e-3
+# An estimate is worth no finer bracket, relatively.
+_ROUGHLY = 1e-3
+# How far below the target, relatively, a certified ε is near enough.
+_JUST_BELOW = 4e-4
+# Slopes of log ε over the logarithm of a value that are believed.
+_FLATTEST, _STEEPEST = 0.05, 50.0
 # Every search ends: a bound that is not monotone could lead it round in circles.
 _MOST_ROUNDS = 8
 
@@ -88,7 +94,7 @@ class _Search:
 
     def estimate(self, value: float) -> float:
         """ε over its target at a value, fast and not certified."""
-        return estimated_epsilon(self.build(value), self.delta, near=self.epsilon) / self.epsilon
+        return estimated_epsilon(self.build(value), self.delta) / self.epsilon
 
     def beyond(self, value: float) -> float:
         """The value a nudge less private."""
@@ -129,14 +135,31 @@ class _Search:
         raise CertificationError(f"near {good:g} the certified ε does not pass {self.epsilon:g} where it should.")
 
     def _guesses(self, safe: float, greedy: float) -> Iterator[float]:
-        """Values about where the estimate meets the target: just before, where the bound should fit, and a nudge on."""
-        root = solve(self.estimate, safe, greedy, width=1e-5, whole=self.integer)
-        if self.integer:
-            width = max(1, round(root.within * 3e-4))
-            back = -width if self.increasing else width
-            yield from (root.within, root.within + back, root.within + 4 * back)
-            return
-        toward = -1.0 if self.increasing else 1.0
+        """Values about where the bound meets the target: the estimate's root, moved by secants of certified bounds.
+
+        Then just before that, where the bound should fit, and a nudge on.
+        """
+        root = solve(self.estimate, safe, greedy, width=_ROUGHLY, whole=self.integer)
+        value, sign = root.within, 1.0 if self.increasing else -1.0
+        slope, before = self._slope(root.within, root.beyond), (math.nan, math.nan)
+        for _ in range(_MOST_ROUNDS):
+            yield value
+            at = math.log(min(max(self.upper(value) / self.epsilon, 1e-300), 1e300))
+            if -_JUST_BELOW <= at <= 0:
+                break
+            secant = sign * (at - before[1]) / math.log(value / before[0]) if value != before[0] else math.nan
+            slope = secant if _FLATTEST < secant < _STEEPEST else slope
+            before = value, at
+            value *= math.exp(min(max(-sign * (at + _JUST_BELOW / 2) / slope, -1.0), 1.0))
+            if self.integer and abs(value - before[0]) < 1:
+                break
+        yield self.beyond(value)
         for shift in (1.5e-4, 5e-4, 2e-3):
-            yield root.beyond * (1 + toward * shift)
-            yield self.beyond(root.beyond * (1 + toward * shift))
+            further = value * (1 - sign * shift)
+            yield further
+            yield self.beyond(further)
+
+    def _slope(self, within: float, beyond: float) -> float:
+        """How fast the logarithm of the estimate grows towards the less private end, with that of the value."""
+        found = math.log(self.estimate(beyond) / self.estimate(within)) / abs(math.log(beyond / within))
+        return found if _FLATTEST < found < _STEEPEST else 1.0

@@ -59,22 +59,13 @@ def upper_epsilon(parts: Parts, delta: float, tolerance: float = 1e-3) -> float:
     return answer_of(group(parts), Question(delta, None, tolerance), "auto").upper
 
 
-def estimated_epsilon(parts: Parts, delta: float, *, near: float) -> float:
-    """About ε at δ, fast: an upper estimate where it is well below `near`, a few per cent off where it is close."""
+def estimated_epsilon(parts: Parts, delta: float) -> float:
+    """About ε at δ, fast: within some per cent for many steps, and an upper estimate for most others."""
     grouped = group(parts)
-    if not is_exactly_gaussian(grouped):
-        rough = rough_epsilon(_factored(grouped), delta)
-        if rough < 0.5 * near:
-            return rough
-    found = _middle(answer_of(grouped, Question(delta, None, 0.1)))
-    if 0.7 * near < found < 1.4 * near:
-        found = _middle(answer_of(grouped, Question(delta, None, 0.01)))
-    return found
-
-
-def _middle(answer: Answer) -> float:
-    lower = answer.lower or 0.0
-    return (lower + answer.upper) / 2 if answer.upper < 1.5 * lower else answer.upper
+    if is_exactly_gaussian(grouped):
+        return by_gdp(grouped, Question(delta, None)).upper
+    basic = by_basic_composition(grouped, Question(delta, None)).upper
+    return min(rough_epsilon(_factored(grouped), delta), basic)
 
 
 def group(parts: Parts) -> list[tuple[Mechanism, int]]:

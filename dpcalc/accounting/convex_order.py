@@ -8,8 +8,8 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,37 +17,22 @@ from dpcalc.accounting.certified.compose import halved, product, single
 from dpcalc.accounting.certified.discretise import discretised
 from dpcalc.accounting.certified.law import Direction, Law
 from dpcalc.accounting.certified.read import curve, worst
+from dpcalc.accounting.interval import Interval, certificate_of
 from dpcalc.accounting.question import Question
-from dpcalc.accounting.steering.hints import SMALL_DELTA, Hints, Spending, make_hints, spans_for
+from dpcalc.accounting.steering.groups import groups_of, spacing_of
+from dpcalc.accounting.steering.hints import SMALL_DELTA, Hints, Spending, make_hints
 from dpcalc.accounting.steering.pilot import Sketch, Way, sketch
+from dpcalc.accounting.steering.spans import spans_for
 from dpcalc.pairs.base import Pair
 
 Parts = Sequence[tuple[Pair, int]]
 
 _PASSES = 7
-_FEW = 4  # different pairs that are put on grids of their own
-_TOGETHER = 256  # laws of a batch
-_ALIKE = 1.5  # the ratio of scales within a batch
 _MOST_POINTS = 150_000
 _SMALLEST_DELTA = 1e-290
 _FEW_STEPS = 4096  # on a lattice, whose points need not be thinned out
 _LARGEST = 1e4  # the largest ε that is tried
 _TOO_MANY = 600_000  # points of a product: a law that needs them is not worth waiting for
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Certified bounds, and the law that they were read from."""
-
-    lower: float
-    upper: float
-    certificate: Mapping[str, Any]
-    stopped: str | None = None
-
-    def and_(self, other: Interval) -> Interval:
-        """What both of two certified intervals say."""
-        better = self if self.upper <= other.upper else other
-        return replace(better, lower=max(self.lower, other.lower))
 
 
 def interval(parts: Parts, question: Question, directions: Iterable[Direction]) -> Interval:
@@ -85,7 +70,7 @@ class _Search:
                 replace(self.ways[0], epsilon=question.epsilon),
                 replace(self.ways[1], epsilon=question.epsilon),
             )
-        self.spacing = _spacing(self.parts)
+        self.spacing = spacing_of(self.parts)
         few = len(self.parts) == 1 and self.parts[0][1] <= _FEW_STEPS
         self.lattice = self.spacing if few and self.sketch.is_lattice(self.spacing) else None
         if not max(way.epsilon for way in self.ways) < _LARGEST:
@@ -114,12 +99,12 @@ class _Search:
             law = build(self.parts, self.sketch, hints)
             found, ends = self._read(law)
             before, best = best, best.and_(found)
-            gap = _gap(best)
+            gap = best.gap
             if gap <= tolerance or best.upper <= enough:
                 return best
             if law.points > _MOST_POINTS:
                 return replace(best, stopped=f"finer grids would have more than {_MOST_POINTS} points")
-            idle = idle + 1 if gap > 0.8 * _gap(before) and best.upper > 0.8 * before.upper else 0
+            idle = idle + 1 if gap > 0.8 * before.gap and best.upper > 0.8 * before.upper else 0
             if idle > 1:
                 return replace(best, stopped="finer grids make it no narrower")
             self._learn(ends)
@@ -155,7 +140,7 @@ class _Search:
                 upper = min(above.delta(epsilon), 1.0)
                 ends[direction] = _End(below.delta(epsilon), upper, above.slope(epsilon, upper))
         lower, upper = worst([end.lower for end in ends.values()]), worst([end.upper for end in ends.values()])
-        return Interval(lower, upper, certificate_of(law)), ends
+        return Interval(lower, upper, certificate_of(law, "convex-order")), ends
 
     def _learn(self, ends: Mapping[Direction, _End]) -> None:
         """Better guesses of each direction's ε (or of δ) for the next pass."""
@@ -191,26 +176,6 @@ class _End(NamedTuple):
     slope: float
 
 
-def _gap(found: Interval) -> float:
-    """How wide an interval is, relative to its upper end."""
-    if found.upper == 0:
-        return 0.0
-    return (found.upper - found.lower) / found.upper if found.upper < math.inf else math.inf
-
-
-def certificate_of(law: Law) -> dict[str, Any]:
-    """What an interval consists of, by name."""
-    ledger = {name: getattr(law.ledger, name) for name in ("infinite", "zero", "lost", "relative", "slack", "shift")}
-    grid = {"step": law.step, "grids": len(law.components), "points": law.points, "ratio": 4}
-    return {"engine": "convex-order", "steps": law.count, "grid": grid, "ledger": ledger}
-
-
-def _spacing(parts: Parts) -> float | None:
-    """The spacing of the atoms of the most frequent pair that has some: atoms on grid points are kept exactly."""
-    spacings = [(count, pair.spacing()) for pair, count in parts[:64]]
-    return max(((count, s) for count, s in spacings if s is not None), default=(0, None))[1]
-
-
 def build(parts: Parts, drawn: Sketch, hints: Hints) -> Law:
     """The law of a composition: all powers at once, from the highest bit of the counts to the lowest."""
     spending = Spending(hints)
@@ -232,25 +197,7 @@ def build(parts: Parts, drawn: Sketch, hints: Hints) -> Law:
 
 def _batches(parts: Parts, drawn: Sketch, hints: Hints) -> list[tuple[Law, int]]:
     """The single steps as laws; pairs that run equally often and are alike are multiplied with each other at once."""
-    if len(parts) <= _FEW:
-        return [
-            (discretised([pair], hints.step, spans_for(hints, drawn.losses, drawn.masses[k]), hints.tilt), count)
-            for k, (pair, count) in enumerate(parts)
-        ]
-    order = sorted(range(len(parts)), key=lambda k: (parts[k][1], drawn.scales[k]))
-    groups: list[list[int]] = []
-    for k in order:
-        first = groups[-1][0] if groups else None
-        if (
-            first is not None
-            and parts[first][1] == parts[k][1]
-            and drawn.scales[k] <= _ALIKE * drawn.scales[first]
-            and len(groups[-1]) < _TOGETHER
-        ):
-            groups[-1].append(k)
-        else:
-            groups.append([k])
-    return [(_folded(parts, drawn, hints, group), parts[group[0]][1]) for group in groups]
+    return [(_folded(parts, drawn, hints, group), parts[group[0]][1]) for group in groups_of(parts, drawn)]
 
 
 def _folded(parts: Parts, drawn: Sketch, hints: Hints, group: list[int]) -> Law:

@@ -1,7 +1,9 @@
 """The engines that bound a composition through its dominating pairs, in a table; the better one answers.
 
-An engine takes pairs with counts, a question and the directions to read, and gives a certified interval. There is one:
-convex order meets every tolerance that transforms of whole loss distributions did, and serves both directions at once.
+An engine takes pairs with counts, a question and the directions to read, and gives a certified interval, or raises an
+ArithmeticError where it is of no use. Both have the same stages and the same lemmas. One transform of all steps is the
+quickest where one grid can hold them; products two by two, on grids that grow coarser, serve everything else: rare
+large losses, and single steps.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from dpcalc.accounting import by_transform, convex_order
 from dpcalc.accounting.certified.law import Direction
 from dpcalc.accounting.certified.read import worst
-from dpcalc.accounting.convex_order import Interval, interval
+from dpcalc.accounting.interval import Interval
 from dpcalc.accounting.question import Answer, Question
 from dpcalc.accounting.steering.needs import Runs, need_of, only_bounded, sharpened
 from dpcalc.accounting.steering.pilot import sketch
@@ -27,7 +30,7 @@ Engine = Callable[[Sequence[tuple[Pair, int]], Question, Sequence[Direction]], I
 _ROUNDS = 4  # of sharper and sharper bounds of pairs that can only be bounded
 _BOUNDS, _FINER, _COMPOSING = 0.7, 0.3, 0.45  # of the tolerance: for such bounds (less in every round), and composing
 
-ENGINES: Mapping[str, Engine] = {"convex-order": interval}
+ENGINES: Mapping[str, Engine] = {"transform": by_transform.interval, "convex-order": convex_order.interval}
 
 
 def by_laws(parts: Parts, question: Question) -> Answer:
@@ -70,24 +73,35 @@ def _answer(above: Runs, below: Runs, question: Question, asked: Question) -> An
 
 
 def rough_epsilon(parts: Parts, delta: float) -> float:
-    """About ε at δ from a sketch of the pairs, seldom too small: a hint, and no bound."""
+    """About ε at δ from a sketch of the pairs and its saddle points: a hint, and no bound."""
     runs = [run for mechanism, count in parts for run in mechanism.runs(count)]
-    drawn = [sketch([(pairs[k].rough(), count) for pairs, count in runs]) for k in (0, 1)]
-    return max(found.ways(delta)[0].epsilon for found in drawn)
+    found = 0.0
+    for pairs, directions in _compositions([((p.rough(), q.rough()), count) for (p, q), count in runs]):
+        drawn = sketch(pairs)
+        ways = drawn.ways(delta)
+        for direction in directions:
+            sign = 1 if direction == "remove" else -1
+            found = max(found, drawn.nearer(ways[(1 - sign) // 2], sign, delta)[0])
+    return found
 
 
 def _interval(composition: Composition, question: Question) -> Interval:
     """The intersection of what the engines say; later ones are asked only if it is not narrow enough yet."""
     best: Interval | None = None
+    failure: ArithmeticError | None = None
     for engine in ENGINES.values():
-        with np.errstate(
-            over="raise", divide="raise", invalid="raise"
-        ):  # what overflows is no answer: the next is asked
-            found = engine(composition[0], question, composition[1])
+        try:  # what overflows is no answer: the next is asked
+            with np.errstate(over="raise", divide="raise", invalid="raise"):
+                found = engine(composition[0], question, composition[1])
+        except ArithmeticError as error:
+            failure = error
+            continue
         best = found if best is None else best.and_(found)
         if question.is_met(best.lower, best.upper):
             break
-    assert best is not None
+    if best is None:
+        assert failure is not None
+        raise failure
     return best
 
 

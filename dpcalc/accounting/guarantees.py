@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from dpcalc.accounting.clt import approximate_mu
 from dpcalc.accounting.question import Answer, Question
 from dpcalc.accounting.renyi import composed_rdp, composed_rho
 from dpcalc.conversions.gaussian import THEOREM as GDP_THEOREM
-from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee, MuKind, common_adjacency
+from dpcalc.guarantee import DEFAULT_ORDERS, Evidence, Guarantee, MuKind
 from dpcalc.mechanisms.base import Mechanism
 
 Parts = Sequence[tuple[Mechanism, int]]
@@ -29,18 +30,23 @@ _OF_PAIRS = ("pld", "rdp", "basic")  # rest on what each mechanism's pair rests 
 def guarantee_of(parts: Parts, question: Question, answer: Answer) -> Guarantee:
     """The guarantee of a composition about which this was asked and answered."""
     mu, mu_kind, remarks = _mu(parts)
-    warnings = [line for mechanism, _ in parts for line in mechanism.warnings()]
+    warnings: tuple[str, ...] = ()
     if answer.accountant == "clt":
         mu, mu_kind, remarks = approximate_mu(parts), "approximate", []
-        warnings.insert(0, "the central limit theorem is no bound")
+        warnings = ("the central limit theorem is no bound",)
     if answer.stopped:
         remarks = [*remarks, f"the interval is wider than the tolerance {question.tolerance:g}: {answer.stopped}"]
+    found = sum((mechanism.evidence() for mechanism, _ in parts), Evidence())
+    if answer.accountant not in _OF_PAIRS:
+        found = replace(found, citations=())
+    own = Evidence(
+        citations=(_THEOREMS[answer.accountant],), warnings=warnings, remarks=tuple(remarks), status=answer.status
+    )
     for_epsilon = question.delta is not None
-    return Guarantee(
-        adjacency=common_adjacency(mechanism.adjacency for mechanism, _ in parts),
-        status=answer.status,
+    return Guarantee.of(
+        parts,
+        own + found,
         accountant=answer.accountant,
-        theorem=_theorem(parts, answer.accountant),
         epsilon=answer.upper if for_epsilon else question.epsilon,
         delta=question.delta if for_epsilon else answer.upper,
         epsilon_lower=answer.lower if for_epsilon else None,
@@ -52,11 +58,6 @@ def guarantee_of(parts: Parts, question: Question, answer: Answer) -> Guarantee:
         rho=composed_rho(parts),
         rdp=_rdp_points(parts),
         certificate=answer.certificate,
-        sampler=" + ".join(_unique(mechanism.sampler() for mechanism, _ in parts)),
-        assumptions=_unique(line for mechanism, _ in parts for line in mechanism.assumptions()),
-        warnings=_unique(warnings),
-        remarks=_unique(remarks),
-        mechanisms=tuple({**mechanism.spec(), "count": count} for mechanism, count in parts),
     )
 
 
@@ -75,12 +76,3 @@ def _rdp_points(parts: Parts) -> tuple[tuple[float, float], ...]:
     return tuple(
         zip(DEFAULT_ORDERS, (float(value) for value in np.where(np.isnan(values), np.inf, values)), strict=True)
     )
-
-
-def _theorem(parts: Parts, accountant: str) -> tuple[str, ...]:
-    pairs = _unique(mechanism.theorem() for mechanism, _ in parts if mechanism.theorem())
-    return (_THEOREMS[accountant], *pairs) if accountant in _OF_PAIRS else (_THEOREMS[accountant],)
-
-
-def _unique(lines: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(lines))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from dpcalc.conversions.gaussian import gdp_lower
 from dpcalc.errors import InputError
-from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee
+from dpcalc.guarantee import DEFAULT_ORDERS, Evidence, Guarantee
 from dpcalc.mechanisms.declared import Declared, DeclaredDP, DeclaredGDP
 
 FALSE_POSITIVE_RATES = (1e-3, 1e-2, 1e-1)
@@ -28,7 +28,6 @@ def implied(
     delta: float | None = None,
     epsilon: float | None = None,
     orders: Sequence[float] = (),
-    adjacency: Adjacency = "add-remove",
     group: int = 1,
 ) -> Guarantee:
     """What `notion` implies: ε at `delta` or δ at `epsilon`, μ, ρ and RDP."""
@@ -52,11 +51,16 @@ def implied(
     if beyond and rdp:
         warnings.append(f"RDP is not given at order {beyond[0]:g}: nothing is known beyond the orders that were given.")
     mu = notion.gdp()
-    return Guarantee(
-        adjacency=adjacency,
-        status="certified",
+    evidence = Evidence(
+        citations=(notion.conversion,),
+        assumptions=(f"the mechanism is {_stated(notion)} for {_whom(group)}",),
+        warnings=tuple(warnings),
+        remarks=tuple(remarks),
+    )
+    return Guarantee.of(
+        [(notion, None)],
+        evidence,
         accountant=notion.accountant,
-        theorem=notion.conversion,
         epsilon=epsilon,
         delta=delta,
         asks=asks,
@@ -67,10 +71,6 @@ def implied(
         mu_kind=None if mu is None else notion.mu_kind,
         rho=notion.zcdp(),
         rdp=rdp,
-        assumptions=(f"the mechanism is {_stated(notion)} for {_whom(group)}",),
-        warnings=tuple(warnings),
-        remarks=tuple(remarks),
-        mechanisms=(notion.spec(),),
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dpcalc import guarantee as _guarantee
 from dpcalc.errors import InputError
 from dpcalc.report import from_json, rounded_down, rounded_up, to_json
+from dpcalc.risk import Risk
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -92,7 +93,7 @@ class Result:
         return self._told.curve
 
     @property
-    def risk(self) -> _guarantee.Risk | None:
+    def risk(self) -> Risk | None:
         """What an attacker can reach, at most; None where no certified curve is known."""
         found = self._complete.guarantee
         return None if found is None else found.risk

@@ -100,7 +100,11 @@ class LazyGroup(TyperGroup):
         else:
             text = _HELP.format(commands=lines)
         room = shutil.get_terminal_size().columns
-        fitted = (textwrap.fill(line, room, subsequent_indent=" " * (wide + 4)) for line in text.rstrip().splitlines())
+        starts = tuple(f"  {name}" for name in self.commands)
+        fitted = (
+            textwrap.fill(line, room, subsequent_indent=" " * (wide + 4 if line.startswith(starts) else 2))
+            for line in text.rstrip().splitlines()
+        )
         return streams.spelt("\n".join(fitted))
 
 

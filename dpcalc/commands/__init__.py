@@ -30,7 +30,7 @@ COMMANDS = {
     "exp-mech": Line("exp_mech:ExpMech", "ε of the exponential mechanism and of Langevin sampling"),
     "train": Line("train:Train", "train a model privately and say what it cost"),
     "verify": Line("verify:Verify", "recompute results by code that shares nothing with the engine"),
-    "report": Line("report:Report", "one page about a release or a ledger: HTML, Markdown, words to publish"),
+    "report": Line("report:Report", "one page about a release or a ledger, or words to publish"),
     "diff": Line("diff:Diff", "what changed between two releases, by entry and in ε"),
     "ledger": Line("", "budgets that last: charge releases before they run, audit them"),
     "ledger init": Line("ledger:Init", "fix a budget for ever: its limit, whom it protects, its filter"),
@@ -52,8 +52,14 @@ def question(name: str) -> type[Asked]:
 
 
 def plugged_in() -> dict[str, Line]:
-    """The commands that other installed packages add."""
+    """The commands that other installed packages add, with a line for every group of them."""
     from importlib.metadata import entry_points
 
-    found = entry_points(group=ENTRY_POINTS)
-    return {each.name: Line(each.value, f"by {each.dist.name}" if each.dist else "") for each in found}
+    found: dict[str, Line] = {}
+    for each in entry_points(group=ENTRY_POINTS):
+        words = f"by {each.dist.name}" if each.dist else "by another package"
+        group, _, _ = each.name.rpartition(" ")
+        if group:
+            found.setdefault(group, Line("", words))
+        found[each.name] = Line(each.value, words)
+    return found

@@ -45,7 +45,6 @@ class Compose(Asked):
     example: ClassVar[str] = (
         "dpcalc compose -m gaussian,noise_multiplier=4,count=10 -m laplace,epsilon=0.1 --delta 1e-5"
     )
-    draws: ClassVar[bool] = True
 
     spec: Annotated[tuple[Any, ...], SPECS] = ()
     mechanism: Annotated[tuple[str, ...], MECHANISMS] = ()

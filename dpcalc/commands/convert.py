@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 from dpcalc.asked import Asked, number, option, parsed, whole
 from dpcalc.commands.common import DELTAS
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Adjacency, Result, Risk
+from dpcalc.guarantee import Adjacency, Result
 from dpcalc.numbers import NON_NEGATIVE, PROBABILITY_OR_ZERO, RENYI_ORDER, parse_number
+from dpcalc.risk import Risk
 
 if TYPE_CHECKING:
     pass
@@ -58,7 +59,6 @@ class Convert(Asked):
     """
 
     example: ClassVar[str] = "dpcalc convert --gdp 1.2 --delta 1e-5"
-    draws: ClassVar[bool] = True
 
     gdp: Annotated[float | None, number("--gdp", help="μ of μ-GDP.", panel=_SOURCE)] = None
     rdp: Annotated[
@@ -107,7 +107,6 @@ class Convert(Asked):
             delta=self.delta[0] if self.delta else None,
             epsilon=self.epsilon,
             orders=self.order,
-            adjacency=self.adjacency,
             group=self.group,
         )
         grouped = notion.group(self.group) if self.group > 1 else notion
@@ -134,16 +133,17 @@ class Convert(Asked):
             found = " and ".join(names) or "none of them"
             raise InputError(f"expected exactly one of --gdp, --rdp, --zcdp and --dp, got {found}")
         if self.gdp is not None:
-            return declared.DeclaredGDP(mu=self.gdp)
+            return declared.DeclaredGDP(mu=self.gdp, adjacency=self.adjacency)
         if self.zcdp is not None:
-            return declared.DeclaredZCDP(rho=self.zcdp)
+            return declared.DeclaredZCDP(rho=self.zcdp, adjacency=self.adjacency)
         if self.dp is not None:
-            return declared.DeclaredDP(epsilon=self.dp.epsilon, delta=self.dp.delta)
+            return declared.DeclaredDP(epsilon=self.dp.epsilon, delta=self.dp.delta, adjacency=self.adjacency)
         points = sorted(self.rdp)
         orders = [point.order for point in points]
         if len(set(orders)) < len(orders):
             raise InputError(f"expected each order once, got {', '.join(f'{a:g}' for a in orders)}", where="rdp")
-        return declared.DeclaredRDP(orders=tuple(orders), epsilons=tuple(point.epsilon for point in points))
+        epsilons = tuple(point.epsilon for point in points)
+        return declared.DeclaredRDP(orders=tuple(orders), epsilons=epsilons, adjacency=self.adjacency)
 
 
 def _curve(notion: Declared, deltas: list[float]) -> Iterator[tuple[float, float]]:

@@ -27,7 +27,6 @@ class Filter(Request, Asked):
     """
 
     example: ClassVar[str] = "dpcalc filter examples/filter-norms.csv --filter gdp --sigma 4 --epsilon 4 --delta 1e-5"
-    draws: ClassVar[bool] = True
 
     log: Annotated[
         str, argument(help=".npy, .npz, .csv, .jsonl or .parquet, plain or compressed; - is stdin.", metavar="LOG")

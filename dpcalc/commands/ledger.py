@@ -17,7 +17,6 @@ from dpcalc.terminal import streams
 if TYPE_CHECKING:
     from dpcalc.ledger.ledger import Ledger
 
-_PLACE = argument(metavar="LEDGER", help="A file, or postgresql://user@host/database.")
 _NAME = argument(metavar="NAME", help="The budget.")
 _ONE_OR_ALL = argument(metavar="[NAME]", help="One budget; all if it is left out.")
 _BY = option("--by", metavar="WHO", help="Who spends, for the log.")
@@ -37,7 +36,16 @@ def _expect_budgets(ledger: Ledger) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Init(Asked):
+class _AboutLedger(Asked):
+    """What all sub-commands begin with: the ledger."""
+
+    draws: ClassVar[bool] = False
+
+    ledger: Annotated[str, argument(metavar="LEDGER", help="A file, or postgresql://user@host/database.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Init(_AboutLedger):
     """Fix a budget for ever: its limit, whom it protects, the adjacency and the filter that enforces it.
 
     The ledger is made if it is not there, readable by its owner alone.
@@ -45,7 +53,6 @@ class Init(Asked):
 
     example: ClassVar[str] = "dpcalc ledger init team.db --budget census --epsilon 3 --delta 1e-6"
 
-    ledger: Annotated[str, _PLACE]
     budget: Annotated[str, option("--budget", metavar="NAME", help="What the budget is called.")]
     epsilon: Annotated[float | None, number("--epsilon", help="Its limit, with --delta.")] = None
     delta: Annotated[float | None, number("--delta", help="δ of the limit.", allowed=PROBABILITY)] = None
@@ -101,7 +108,7 @@ class Init(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spend(Asked):
+class Spend(_AboutLedger):
     """Charge releases before they run: accepted and on the disk (0), or refused with nothing written (1).
 
     SPEC is what compose takes. It must be certified, and stated under the ledger's adjacency or convertible by proof.
@@ -111,7 +118,6 @@ class Spend(Asked):
         "dpcalc ledger spend team.db census -m gaussian,noise_multiplier=20,count=10 --key counts-2026"
     )
 
-    ledger: Annotated[str, _PLACE]
     name: Annotated[str, _NAME]
     spec: Annotated[tuple[Any, ...], SPECS] = ()
     mechanism: Annotated[tuple[str, ...], MECHANISMS] = ()
@@ -145,12 +151,11 @@ class Spend(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status(Asked):
+class Status(_AboutLedger):
     """What is spent and left, by whom and when, what still fits, and until when it lasts at this pace."""
 
     example: ClassVar[str] = "dpcalc ledger status team.db census"
 
-    ledger: Annotated[str, _PLACE]
     name: Annotated[str | None, _ONE_OR_ALL] = None
     what_if: Annotated[str | None, option("--what-if", metavar="SPEC", help="Would this fit? Nothing is written.")] = (
         None
@@ -172,12 +177,11 @@ class Status(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Log(Asked):
+class Log(_AboutLedger):
     """Every entry, oldest first: budgets, spends and voids."""
 
     example: ClassVar[str] = "dpcalc ledger log team.db census -f csv"
 
-    ledger: Annotated[str, _PLACE]
     name: Annotated[str | None, _ONE_OR_ALL] = None
 
     def answer(self) -> Result:
@@ -190,12 +194,11 @@ class Log(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verify(Asked):
+class Verify(_AboutLedger):
     """Check the chain, all totals and decisions, and every cost by today's engine: 0 confirmed, 1 contradicted."""
 
     example: ClassVar[str] = "dpcalc ledger verify team.db"
 
-    ledger: Annotated[str, _PLACE]
     head: Annotated[
         str | None,
         option("--head", metavar="HASH", help="A hash noted earlier that must be there."),
@@ -212,12 +215,11 @@ class Verify(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Void(Asked):
+class Void(_AboutLedger):
     """Take back a spend that provably never touched the data. A crash or a timeout proves nothing of the kind."""
 
     example: ClassVar[str] = "dpcalc ledger void team.db train-7 --reason 'the job never started, see ticket 12'"
 
-    ledger: Annotated[str, _PLACE]
     key: Annotated[str, argument(metavar="KEY", help="The key of the spend.")]
     reason: Annotated[str, option("--reason", metavar="TEXT", help="How it is known that it never ran.")]
     by: Annotated[str, _BY] = ""
@@ -232,13 +234,12 @@ class Void(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(Asked):
+class Export(_AboutLedger):
     """Write a ledger as JSON Lines, with its chain: a backup, or a copy for an auditor."""
 
     example: ClassVar[str] = "dpcalc ledger export team.db -o team.jsonl"
     writes: ClassVar[bool] = True
 
-    ledger: Annotated[str, _PLACE]
     output: Annotated[str | None, option("--output", "-o", metavar="FILE", help="Where to; - is the screen.")] = None
 
     def answer(self) -> Result:
@@ -259,12 +260,11 @@ class Export(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Import(Asked):
+class Import(_AboutLedger):
     """Take in an export: all of it or nothing, after its chain, totals, limits and costs were checked."""
 
     example: ClassVar[str] = "dpcalc ledger import copy.db team.jsonl"
 
-    ledger: Annotated[str, _PLACE]
     file: Annotated[str, argument(metavar="FILE", help="An export; - is standard input.")]
 
     def answer(self) -> Result:

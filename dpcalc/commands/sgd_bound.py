@@ -33,7 +33,6 @@ class SgdBound(Request, Asked):
         "dpcalc sgd-bound --algorithm cgd --lr 0.05 --clip 5 --noise-multiplier 3 --n 60000 --batch-size 1500 "
         "--epochs 50 --strong-convexity 0.002 --smoothness 32 --delta 1e-5"
     )
-    draws: ClassVar[bool] = True
 
     schedule_file: Annotated[
         str | None,

@@ -24,6 +24,7 @@ class Verify(Asked):
     """
 
     example: ClassVar[str] = "dpcalc verify --self-test"
+    draws: ClassVar[bool] = False
 
     results: Annotated[
         tuple[str, ...],
@@ -33,11 +34,12 @@ class Verify(Asked):
         bool, option("--self-test", help="Check what is assumed of this machine: rounding, transforms, functions.")
     ] = False
     seconds: Annotated[float, number("--seconds", help="How long to refine the grids of one result.")] = 60.0
+    nightly: Annotated[bool, option("--nightly", help="Up to an hour, and finer grids, for each result.")] = False
 
     def answer(self) -> Result:
         """A verdict on each."""
         try:
-            from dpcalc.referee.check import Finding, checked
+            from dpcalc.referee.check import NIGHTLY_POINTS, NIGHTLY_SECONDS, POINTS, Finding, checked
             from dpcalc.referee.platform import tested
         except ImportError:
             raise InputError("ball arithmetic needs python-flint: install dpcalc with its extra `verify`") from None
@@ -47,7 +49,8 @@ class Verify(Asked):
         if self.self_test:
             for name, holds, words in tested():
                 rows.append((name, Finding("confirmed" if holds else "contradicted", words)))
-        rows += [(name, checked(_read(name), self.seconds)) for name in self.results]
+        seconds, points = (NIGHTLY_SECONDS, NIGHTLY_POINTS) if self.nightly else (self.seconds, POINTS)
+        rows += [(name, checked(_read(name), seconds, points=points)) for name in self.results]
         findings = [finding for _, finding in rows]
         told = [{"result": name, "verdict": each.verdict, "reason": each.reason} for name, each in rows]
         table = tuple((name, each.verdict, each.reason) for name, each in rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from dpcalc.guarantee import Risk
+from dpcalc.risk import Risk
 
 FALSE_POSITIVE_RATES = (1e-3, 1e-2, 1e-1)
 

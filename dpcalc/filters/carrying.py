@@ -49,7 +49,8 @@ def _settings(request: Request, log: Log) -> Settings:
     if request.first_step is not None:
         raise InputError("it numbers the rows of an array; a table has its own steps", where="--first-step")
     if request.engine == "dask" and log.columns.beside:
-        raise InputError(f"a column {log.columns.beside[0]} needs --engine local", where="--engine dask")
+        words = f"a column {log.columns.beside[0]} needs --engine local: the shuffle moves one number an entry"
+        raise InputError(words, where="--engine dask")
     return settings_of(request, cast(Quantity, log.columns.value), ROUNDING, log.columns.beside)
 
 

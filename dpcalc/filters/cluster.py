@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
@@ -181,25 +182,28 @@ def _parts(client: Any, log: LongLog, whole: Run, *, text: bool, where: str, adv
         workers = max(1, len(client.nthreads()))
         partitions = max(_PARTITIONS_PER_WORKER * workers, -(-entries // _FOLDED_TOGETHER))
         most = min(_READ_TOGETHER, entries // (_PARTITIONS_PER_WORKER * workers) + 1)
-        settings = client.scatter(whole.settings, hash=False)
-        runs = _starts(client, whole, partitions, text)
+        # Part of the graph, not of some worker's memory: whatever worker is lost, they can be had again.
+        settings = delayed(whole.settings, traverse=False)
+        runs: list[Any] = [delayed(start, traverse=False) for start in _starts(whole, partitions, text)]
         reading, folding = delayed(split, nout=partitions, pure=False), delayed(fold, pure=False)
         for some in _rounds(groups):
             pieces = [reading(task, log.columns, partitions, text) for task in _gathered(some, most)]
             runs = [folding(settings, run, [piece[index] for piece in pieces]) for index, run in enumerate(runs)]
-        return _results(client, client.compute(runs), advance)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a state makes the graph large
+            futures = client.compute(runs)
+        return _results(client, futures, advance)
 
 
-def _starts(client: Any, whole: Run, partitions: int, text: bool) -> list[Any]:
+def _starts(whole: Run, partitions: int, text: bool) -> list[Run | None]:
     """Where the run of each partition begins: what the state says about its records."""
     if not whole.individuals:
         return [None] * partitions
-    names = np.array([int(whole.name(record)) for record in range(whole.individuals)]) if not text else None
-    if names is None:
-        whole.names = [str(whole.name(record)) for record in range(whole.individuals)]
-    share = shares(parquet_table.texts(np.array(whole.names)) if names is None else names, partitions)
-    parts = [whole.part(np.flatnonzero(share == index)) for index in range(partitions)]
-    return cast("list[Any]", client.scatter(parts, hash=False))
+    names = [whole.name(record) for record in range(whole.individuals)]
+    if text:
+        whole.names = names = list(map(str, names))
+    share = shares(parquet_table.texts(names) if text else np.array(names, dtype=np.int64), partitions)
+    return [whole.part(np.flatnonzero(share == index)) for index in range(partitions)]
 
 
 def _results(client: Any, futures: list[Any], advance: Advance) -> list[Run]:
@@ -230,8 +234,9 @@ def _client(scheduler: str | None, where: str) -> Iterator[Any]:
         from distributed import Client
     except ImportError:
         raise InputError('--engine dask needs Dask: pip install "dpcalc-budget[dask]"') from None
-    for talkative in ("distributed", "tornado", "asyncio"):
-        logging.getLogger(talkative).setLevel(logging.CRITICAL)
+    for name in [*logging.root.manager.loggerDict]:
+        if name.partition(".")[0] in ("distributed", "tornado", "asyncio"):  # each has a level of its own
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     if scheduler is None:
         with _own_cluster() as local, Client(local) as client:  # type: ignore[no-untyped-call]
             yield client

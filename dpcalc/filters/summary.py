@@ -14,7 +14,7 @@ from dpcalc.filters import dominating, individual
 from dpcalc.filters.anytime import anytime_epsilon
 from dpcalc.filters.rule import Rule, theorem_of
 from dpcalc.filters.run import Run, Settings
-from dpcalc.guarantee import Guarantee
+from dpcalc.guarantee import Evidence, Guarantee, Stated
 
 _ODOMETERS = {"gdp": "Koskela et al. 2023, Section C.5", "rdp": "Feldman, Zrnic 2021, Proposition 4.10, Corollary 4.11"}
 _SPLIT_THEOREM = "Whitehouse, Ramdas, Rogers, Wu 2023: steps with a δ of their own"
@@ -42,14 +42,16 @@ def enforced(settings: Settings, *, epsilon: float | None, delta: float | None, 
     """
     rule = settings.budget or settings.rule
     sampled = settings.sampling_rate is not None
-    base = Guarantee(
-        adjacency="add-remove",
-        status="certified",
-        accountant=f"{settings.scope} {rule.kind} {_what(settings, rule)}",
-        theorem=_theorem(settings, rule),
-        sampler="none" if not sampled else f"poisson, rate {settings.sampling_rate:g}",
+    drawn = "none" if not sampled else f"poisson, rate {settings.sampling_rate:g}"
+    evidence = Evidence(
+        citations=_citations(settings, rule),
         assumptions=tuple(_steps(settings, rule)),
         remarks=() if settings.scope == "global" else (NOT_COVERED,),
+    )
+    base = Guarantee.of(
+        [(Stated(adjacency="add-remove", drawn=drawn), None)],
+        evidence,
+        accountant=f"{settings.scope} {rule.kind} {_what(settings, rule)}",
     )
     if settings.dominating is not None:
         return dominating.guarantee(base, settings.dominating, kept)
@@ -96,11 +98,11 @@ def _what(settings: Settings, rule: Rule) -> str:
     return "audit" if settings.odometer is None else "odometer"
 
 
-def _theorem(settings: Settings, rule: Rule) -> str | tuple[str, ...]:
+def _citations(settings: Settings, rule: Rule) -> tuple[str, ...]:
     if rule.notion is None:
-        return "none: an audit enforces nothing" if settings.odometer is None else _ODOMETERS[rule.kind]
+        return ("none: an audit enforces nothing" if settings.odometer is None else _ODOMETERS[rule.kind],)
     cited = theorem_of(rule.kind, scope=settings.scope, mode=settings.mode)
-    return cited if rule.split is None else (cited, _SPLIT_THEOREM)
+    return (cited,) if rule.split is None else (cited, _SPLIT_THEOREM)
 
 
 def _fixed(rule: Rule) -> str:

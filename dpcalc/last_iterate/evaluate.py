@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpcalc import conversions
-from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee
+from dpcalc.guarantee import DEFAULT_ORDERS, Evidence, Guarantee, Stated
 from dpcalc.last_iterate import cyclic, gradient_descent, stochastic
 from dpcalc.last_iterate.bound import COMPOSITION, Bound
 from dpcalc.last_iterate.setting import Setting
@@ -23,6 +23,7 @@ _RUN = {
     "sgd": "batches are drawn independently and stay secret; the start and all settings do not depend on the data",
 }
 _LAST_ITERATE = "; no momentum, no averaging of iterates"
+_SAMPLERS = {"gd": "none", "cgd": "cyclic", "sgd": "fixed-size"}
 _REGULARISED = ", by a regulariser added after clipping"
 _CLIPPED = "clipped gradients are gradients of such losses (those of softmax may not be)"
 _HOPELESS = 200.0  # an ε above which nobody looks closer
@@ -87,18 +88,14 @@ def best_of(evaluated: Sequence[Evaluated]) -> Evaluated:
     return min(evaluated, key=order)
 
 
-def _shared(setting: Setting, bound: Bound) -> dict[str, Any]:
-    samplers = {"gd": "none", "cgd": "cyclic", "sgd": "fixed-size"}
-    return {
-        "adjacency": "replace-one",
-        "theorem": bound.theorem,
-        "assumptions": (
-            *_losses(setting, bound),
-            _RUN[setting.algorithm] + ("" if bound.name == COMPOSITION else _LAST_ITERATE),
-            _UNITS.format(length=setting.sensitivity),
-        ),
-        "sampler": samplers[setting.algorithm],
-    }
+def _evidence(setting: Setting, bound: Bound) -> Evidence:
+    run = _RUN[setting.algorithm] + ("" if bound.name == COMPOSITION else _LAST_ITERATE)
+    assumptions = (*_losses(setting, bound), run, _UNITS.format(length=setting.sensitivity))
+    return Evidence(citations=(bound.theorem,), assumptions=assumptions)
+
+
+def _stated(setting: Setting, entry: Mapping[str, Any]) -> list[tuple[Stated, None]]:
+    return [(Stated(adjacency="replace-one", entry=entry, drawn=_SAMPLERS[setting.algorithm]), None)]
 
 
 def _losses(setting: Setting, bound: Bound) -> list[str]:
@@ -117,8 +114,9 @@ def _losses(setting: Setting, bound: Bound) -> list[str]:
 def _gaussian_guarantee(setting: Setting, bound: Bound, delta: float) -> Guarantee:
     mu = bound.mu
     epsilon = float(conversions.gdp_epsilon(mu, delta))
-    return Guarantee(
-        status="certified",
+    return Guarantee.of(
+        _stated(setting, {"type": "gdp", "mu": mu}),
+        _evidence(setting, bound),
         accountant="gdp",
         epsilon=epsilon,
         delta=delta,
@@ -127,8 +125,6 @@ def _gaussian_guarantee(setting: Setting, bound: Bound, delta: float) -> Guarant
         mu_kind="exact" if bound.optimal else "upper",
         rho=mu * mu / 2,
         rdp=tuple((order, order * mu * mu / 2) for order in DEFAULT_ORDERS),
-        mechanisms=({"type": "gdp", "mu": mu},),
-        **_shared(setting, bound),
     )
 
 
@@ -136,16 +132,15 @@ def _renyi_guarantee(setting: Setting, bound: Bound, delta: float) -> Guarantee:
     rho = bound.rho
     assert rho is not None
     epsilon = conversions.zcdp_epsilon(rho, delta)
-    return Guarantee(
-        status="certified",
+    return Guarantee.of(
+        _stated(setting, {"type": "zcdp", "rho": rho}),
+        _evidence(setting, bound),
         accountant="rdp",
         epsilon=epsilon,
         delta=delta,
         epsilon_estimate=epsilon,
         rho=rho,
         rdp=tuple((order, order * rho) for order in DEFAULT_ORDERS),
-        mechanisms=({"type": "zcdp", "rho": rho},),
-        **_shared(setting, bound),
     )
 
 
@@ -174,9 +169,10 @@ def _subsampled_guarantee(setting: Setting, bound: Bound, *, delta: float, toler
     accountant: Literal["gdp", "auto"] = "gdp" if hopeless else "auto"
     composed = compose(parts, delta=delta, tolerance=tolerance, accountant=accountant)
     # No lower bound: the composition is attained, but it need not be by the last iterate of any run.
-    mechanisms = tuple(_entry(*part) for part in parts)
-    return replace(composed, **_shared(setting, bound), epsilon_lower=None, mechanisms=mechanisms)
-
-
-def _entry(mechanism: Mechanism, count: int) -> Mapping[str, Any]:
-    return {**mechanism.spec(), "count": count}
+    return replace(
+        composed,
+        theorem=bound.theorem,
+        assumptions=_evidence(setting, bound).assumptions,
+        sampler=_SAMPLERS[setting.algorithm],
+        epsilon_lower=None,
+    )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpcalc import conversions
-from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee
+from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Evidence, Guarantee, Stated
 from dpcalc.last_iterate import exponential_mechanism as bounds
 from dpcalc.last_iterate.bound import Bound
 from dpcalc.last_iterate.contraction import ROUND_UP
@@ -85,11 +85,10 @@ def _gaussian(bound: Bound, delta: float, adjacency: Adjacency) -> Guarantee:
     exact = bound.optimal and math.isfinite(epsilon)
     # μ was rounded up, and so is every ε: this much down again, and it is below the exact one.
     lower = float(conversions.gdp_epsilon(mu / ROUND_UP**2, delta)) * (1 - 2e-12) if exact else None
-    return Guarantee(
-        adjacency=adjacency,
-        status="certified",
+    return Guarantee.of(
+        [(Stated(adjacency=adjacency, entry={"type": "gdp", "mu": mu}), None)],
+        Evidence(citations=(bound.theorem,), assumptions=tuple(bound.conditions)),
         accountant="gdp",
-        theorem=bound.theorem,
         epsilon=epsilon,
         delta=delta,
         epsilon_lower=lower,
@@ -98,8 +97,6 @@ def _gaussian(bound: Bound, delta: float, adjacency: Adjacency) -> Guarantee:
         mu_kind="exact" if bound.optimal else "upper",
         rho=mu * mu / 2,
         rdp=tuple((order, order * mu * mu / 2) for order in DEFAULT_ORDERS),
-        assumptions=bound.conditions,
-        mechanisms=({"type": "gdp", "mu": mu},),
     )
 
 
@@ -115,11 +112,10 @@ def _bounded_range(epsilon: float, count: int, delta: float, adjacency: Adjacenc
         )
     once = bounded_range_epsilon(epsilon, delta)
     orders = np.array(DEFAULT_ORDERS)
-    return Guarantee(
-        adjacency=adjacency,
-        status="certified",
+    return Guarantee.of(
+        [(mechanism, count)],
+        Evidence(citations=(_BOUNDED_RANGE,)),
         accountant="bounded-range",
-        theorem=_BOUNDED_RANGE,
         epsilon=once,
         delta=delta,
         epsilon_estimate=once,
@@ -127,7 +123,6 @@ def _bounded_range(epsilon: float, count: int, delta: float, adjacency: Adjacenc
         mu_kind="upper",
         rho=mechanism.zcdp(),
         rdp=tuple(zip(orders.tolist(), mechanism.rdp(orders).tolist(), strict=True)),
-        mechanisms=(entry,),
     )
 
 

@@ -15,7 +15,7 @@ from dpcalc import conversions
 from dpcalc.arrays import Bools
 from dpcalc.errors import InputError
 from dpcalc.filters.mixture import Mixture, renyi_room
-from dpcalc.guarantee import Adjacency, Guarantee
+from dpcalc.guarantee import Adjacency, Evidence, Guarantee, Stated
 from dpcalc.ledger.measure import Measure
 from dpcalc.ledger.units import UNIT, Vector, as_typed, float_down, float_up, root_up, units_down, units_up
 from dpcalc.report import rounded_up
@@ -169,18 +169,15 @@ class Terms:
             rho = float_up(self.limit)
         elif self.rho is not None:
             rho = float_up(-(-self.limit // 2))
-        return Guarantee(
-            adjacency=self.adjacency,
-            status="certified",
+        return Guarantee.of(
+            [(Stated(adjacency=self.adjacency, entry=self._declared(mu, rho)), None)],
+            Evidence(citations=(_THEOREMS[self.measure.kind],), assumptions=self.assumptions()),
             accountant=f"{self.filter} filter",
-            theorem=_THEOREMS[self.measure.kind],
             epsilon=self.epsilon,
             delta=self.delta,
             mu=mu,
             mu_kind=None if mu is None else "upper",
             rho=rho,
-            assumptions=self.assumptions(),
-            mechanisms=(self._declared(mu, rho),),
         )
 
     def _declared(self, mu: float | None, rho: float | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dpcalc import conversions
 from dpcalc.errors import IncompatibleError
-from dpcalc.guarantee import Adjacency
+from dpcalc.guarantee import Adjacency, Evidence
 
 if TYPE_CHECKING:
     from dpcalc.arrays import Floats
@@ -130,6 +130,11 @@ class Mechanism(ABC):
     def warnings(self) -> tuple[str, ...]:
         """What the reader should be told even though the guarantee holds."""
         return ()
+
+    def evidence(self) -> Evidence:
+        """What its numbers rest on."""
+        cited = (self.theorem(),) if self.theorem() else ()
+        return Evidence(citations=cited, assumptions=self.assumptions(), warnings=self.warnings())
 
     @abstractmethod
     def spec(self) -> Mapping[str, Any]:

@@ -19,10 +19,12 @@ from scipy.special import gammaln, ndtri
 from dpcalc.arrays import Floats, Indices
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.profile import pair_of_profiles
+from dpcalc.rounding import UNIT
 
 _POINTS = 1200  # of the last profile
 _FEWEST, _MOST = 24, 150  # steps from 0 to ε
 _FEW = 300  # runs whose sums are worked out
+_NEVER = 1e-300  # instead of a chance of 0, whose logarithm is no number
 _UP = 1 + 1e-13  # more than the rounding of a step
 
 
@@ -80,14 +82,18 @@ def guess_worst_t(epsilon: float, count: int, *, delta: float | None, at: float 
     A hint: every t is attained. Binomial sums of moderate counts, the normal law for more.
     """
     t = epsilon * np.arange(1, 100) / 100
-    p = np.expm1(t - epsilon) / np.expm1(-epsilon)
+    p = np.minimum(np.expm1(t - epsilon) / np.expm1(-epsilon), 1 - UNIT)  # of large ε it would round to 1
     if count > _FEW:
         mean, deviation = count * (t - epsilon * (1 - p)), epsilon * np.sqrt(count * p * (1 - p))
         score = mean - ndtri(delta) * deviation if delta is not None else (mean - (at or 0.0)) / deviation
         return float(t[np.argmax(score)])
     k = np.arange(count + 1)
     logs = gammaln(count + 1) - gammaln(k + 1) - gammaln(count - k + 1)
-    weights = np.exp(logs + np.multiply.outer(np.log(p), k) + np.multiply.outer(np.log1p(-p), count - k))
+    weights = np.exp(
+        logs
+        + np.multiply.outer(np.log(np.maximum(p, _NEVER)), k)
+        + np.multiply.outer(np.log(np.maximum(1 - p, _NEVER)), count - k)
+    )
     losses = count * (t[:, None] - epsilon) + epsilon * k
 
     def deltas(epsilons: Floats) -> Floats:

@@ -5,8 +5,9 @@ A pair gives its own sampled, reversed or symmetrised form where it knows a bett
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,13 +18,6 @@ from dpcalc.pairs.moments import ROUNDING, chord_excess, mixed_losses
 from dpcalc.rounding import NORMAL_TAIL, UNIT
 
 _POSITIVE = 2.0**-1022  # an edge that leaves an atom at 0 below it
-
-
-class Kin(NamedTuple):
-    """Pairs of one kind differ by a size only, and their masses can be computed in one go: see `Pair.together`."""
-
-    kind: Hashable
-    size: float
 
 
 @dataclass(frozen=True)
@@ -47,7 +41,7 @@ class Need:
 
 
 class Cells(NamedTuple):
-    """P- and Q-masses of cells, and bounds on their errors."""
+    """P- and Q-masses of cells, and bounds on their errors; for many pairs, one row for each."""
 
     p: Floats
     q: Floats
@@ -74,6 +68,18 @@ class Pair(ABC):
         """`masses` with bounds on their errors: those of differences of tails, unless a pair knows better."""
         p, q = self.masses(edges)
         return Cells(p, q, tail_errors(p, self.sharpness()), tail_errors(q, self.sharpness()))
+
+    @classmethod
+    def cells_of_all(cls, pairs: Sequence[Pair], edges: Floats) -> Cells:
+        """The cells of some pairs of this class, each between its own row of edges."""
+        found = [pair.cells(row) for pair, row in zip(pairs, edges, strict=True)]
+        return Cells(*(np.stack(column) for column in zip(*found, strict=True)))
+
+    @classmethod
+    def masses_of_all(cls, pairs: Sequence[Pair], edges: Floats) -> tuple[Floats, Floats]:
+        """The masses of some pairs of this class between the same edges, one row for each."""
+        p, q = zip(*(pair.masses(edges) for pair in pairs), strict=True)
+        return np.stack(p), np.stack(q)
 
     def sharpness(self) -> float:
         """The μ of the Gaussian whose distribution function the masses are made of, or 0."""
@@ -157,22 +163,14 @@ class Pair(ABC):
         """About this pair, quickly: for hints."""
         return self
 
-    def kin(self) -> Kin | None:
-        """What this pair can be computed together with; None if with nothing."""
-        return None
 
-    def together(self, sizes: Sequence[float]) -> Pair:
-        """The pairs of this one's kind and these sizes as one whose masses have a row for each."""
-        raise NotImplementedError
-
-
-def tail_errors(masses: Floats, sharpness: float = 0.0) -> Floats:
+def tail_errors(masses: Floats, sharpness: float | Floats = 0.0) -> Floats:
     """Bounds on the errors of masses that are differences of distribution functions on the side of the tail.
 
     With F the larger tail, its quantile v ≤ √(2 log 1/F) and `NORMAL_TAIL` the error of each function; an argument
     t/μ ± μ/2 with μ = `sharpness` is itself off by 2(v + μ) units.
     """
-    below, above = np.cumsum(masses), np.cumsum(masses[::-1])[::-1]
+    below, above = np.cumsum(masses, axis=-1), np.cumsum(masses[..., ::-1], axis=-1)[..., ::-1]
     tail = np.minimum(np.minimum(below, above), 1.0)
     squared = -2 * np.log(np.maximum(tail, 1e-300))
     flat, steep = NORMAL_TAIL
@@ -239,13 +237,6 @@ class ReversedPair(Pair):
     def reversed(self) -> Pair:
         return self.pair
 
-    def kin(self) -> Kin | None:
-        kin = self.pair.kin()
-        return None if kin is None else Kin(("reversed", kin.kind), kin.size)
-
-    def together(self, sizes: Sequence[float]) -> Pair:
-        return ReversedPair(self.pair.together(sizes))
-
 
 @dataclass(frozen=True)
 class MixturePair(Pair):
@@ -263,6 +254,16 @@ class MixturePair(Pair):
         if empty > 0:  # a base loss of -∞ is the finite loss log(1 - q): both of its masses stay on one side of it
             b = self._moved(b, edges, empty)
         return (1 - self.rate) * b + self.rate * a, b
+
+    @classmethod
+    def masses_of_all(cls, pairs: Sequence[Pair], edges: Floats) -> tuple[Floats, Floats]:
+        """In one go where all have the same rate and bases that have no loss of -∞."""
+        bases, rates = zip(*(pair.unmixed() for pair in pairs), strict=True)
+        alike = len({(type(base), rate) for base, rate in zip(bases, rates, strict=True)}) == 1
+        if not alike or any(base.at_infinity()[1] > 0 for base in bases):
+            return super().masses_of_all(pairs, edges)
+        a, b = type(bases[0]).masses_of_all(bases, MixturePair(bases[0], rates[0])._base_loss(edges))
+        return (1 - rates[0]) * b + rates[0] * a, b
 
     def unmixed(self) -> tuple[Pair, float]:
         return self.pair, self.rate
@@ -286,6 +287,8 @@ class MixturePair(Pair):
         return b
 
     def _mixed_loss(self, loss: float) -> float:
+        if loss in (-np.inf, np.inf):
+            return max(math.log1p(-self.rate), loss)
         return float(mixed_losses(np.array(loss), self.rate))
 
     def log_excess(self, powers: Floats, side: int = 0) -> Floats:

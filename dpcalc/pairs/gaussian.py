@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from dpcalc.arrays import Complexes, Floats
-from dpcalc.pairs.base import Cells, Kin, MixturePair, Pair, SymmetrisedPair, cells_from_tails, tail_errors
+from dpcalc.pairs.base import Cells, MixturePair, Pair, SymmetrisedPair, cells_from_tails, tail_errors
 from dpcalc.pairs.moments import ROUNDING
 from dpcalc.pairs.subsampled_gaussian import log_mgf as subsampled_log_mgf
 from dpcalc.pairs.subsampled_renyi import log_excess as subsampled_log_excess
@@ -32,22 +32,26 @@ def _gauss() -> tuple[Floats, Floats]:
     return (1 + nodes) / 2, weights / 2
 
 
-def _refine(masses: Floats, errors: Floats, edges: Floats, mu: float, sign: int) -> None:
+def _refine(masses: Floats, errors: Floats, edges: Floats, mu: Floats, sign: int) -> None:
     """Replace masses of narrow cells by Gauss's rule, whose error is relative to the cell and not to its tail.
 
     On a cell of width w around v the rule of five points errs by at most w¹¹ (5!)⁴ / (11 (10!)³) · max |φ⁽¹⁰⁾|, and
     |φ⁽¹⁰⁾| ≤ (|v| + 4)¹⁰ φ there: 6e-16 of the mass for w(|v| + 4) ≤ ½, plus the rounding of widths and densities.
+    One row for each μ of a column.
     """
     with np.errstate(invalid="ignore"):
-        start, width = edges[:-1] / mu + sign * mu / 2, np.diff(edges) / mu
+        start, width = edges[:, :-1] / mu + sign * mu / 2, np.diff(edges) / mu
         largest = np.maximum(np.abs(start), np.abs(start + width))
-        narrow = np.flatnonzero((width > 0) & (width * (largest + 4) <= 0.5) & (largest < 37))
-    if narrow.size:
-        nodes, weights = _gauss()
-        at = start[narrow, None] + width[narrow, None] * nodes
-        masses[narrow + 1] = width[narrow] * (np.exp(-at * at / 2) @ weights) / math.sqrt(2 * math.pi)
-        v = largest[narrow]
-        errors[narrow + 1] = masses[narrow + 1] * UNIT * (32 + 4 * v * (v + mu))
+        narrow = (width > 0) & (width * (largest + 4) <= 0.5) & (largest < 37)
+    if narrow.any():
+        start, width, v = start[narrow], width[narrow], largest[narrow]
+        density = np.zeros(len(width))
+        for node, weight in zip(*_gauss(), strict=True):
+            at = start + width * node
+            density += weight * np.exp(-at * at / 2)
+        refined = width * density / math.sqrt(2 * math.pi)
+        masses[:, 1:-1][narrow] = refined
+        errors[:, 1:-1][narrow] = refined * UNIT * (32 + 4 * v * (v + np.broadcast_to(mu, narrow.shape)[narrow]))
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,20 @@ class GaussianPair(Pair):
         return _masses(self.mu, edges)
 
     def cells(self, edges: Floats) -> Cells:
-        p, q = self.masses(edges)
-        p_error, q_error = tail_errors(p, self.mu), tail_errors(q, self.mu)
+        return Cells(*(column[0] for column in self.cells_of_all([self], edges[None])))
+
+    @classmethod
+    def cells_of_all(cls, pairs: Sequence[Pair], edges: Floats) -> Cells:
+        mu = np.array([[pair.sharpness()] for pair in pairs])
+        p, q = _masses(mu, edges)
+        p_error, q_error = tail_errors(p, mu), tail_errors(q, mu)
         for masses, errors, sign in ((p, p_error, -1), (q, q_error, 1)):
-            _refine(masses, errors, edges, self.mu, sign)
+            _refine(masses, errors, edges, mu, sign)
         return Cells(p, q, p_error, q_error)
+
+    @classmethod
+    def masses_of_all(cls, pairs: Sequence[Pair], edges: Floats) -> tuple[Floats, Floats]:
+        return _masses(np.array([[pair.sharpness()] for pair in pairs]), edges)
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         return exponents * (1 + exponents) * (self.mu * self.mu / 2)
@@ -161,12 +174,6 @@ class SampledGaussian(MixturePair):
     def symmetrised(self) -> Pair:
         return SymmetrisedGaussian(self)
 
-    def kin(self) -> Kin | None:
-        return Kin((SampledGaussian, self.rate), self.pair.mu)
-
-    def together(self, sizes: Sequence[float]) -> Pair:
-        return MixturePair(_GaussianRows(tuple(sizes)), self.rate)
-
 
 @dataclass(frozen=True)
 class SymmetrisedGaussian(SymmetrisedPair):
@@ -180,16 +187,3 @@ class SymmetrisedGaussian(SymmetrisedPair):
             return None
         value = symmetrised_log_mgf(exponents.real, self.pair.pair.mu, self.pair.rate)
         return value.astype(np.complex128)
-
-
-@dataclass(frozen=True)
-class _GaussianRows(Pair):
-    """A GaussianPair for each of some μ, one row of masses each."""
-
-    mus: tuple[float, ...]
-
-    def sharpness(self) -> float:
-        return max(self.mus)
-
-    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
-        return _masses(np.array(self.mus)[:, None], edges)

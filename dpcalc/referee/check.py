@@ -12,11 +12,13 @@ from flint import arb, ctx
 
 from dpcalc.referee import renyi
 from dpcalc.referee.compose import MOST_ATOMS, Bounds, Composed, down, exactly, number_of_atoms, on_grid, reach, up
-from dpcalc.referee.entries import NotCheckedError, Release, release
+from dpcalc.referee.entries import Effort, NotCheckedError, Release, releases
 from dpcalc.referee.laws import Law, gaussian, profile
 
 Verdict = Literal["confirmed", "contradicted", "not-checked"]
 MOST_POINTS = 200_000
+POINTS, NIGHTLY_POINTS = 60_000, 2_000_000
+NIGHTLY_SECONDS = 3600.0
 _LAST_DIGITS = 1e-14  # a ball that touches the claim from below cannot be told from one that crosses it
 _NEARLY = 2e-3  # a bound that stands when it is moved by so much of itself is confirmed to that accuracy
 
@@ -44,12 +46,15 @@ class Claim:
         return Claim(self.side, self.epsilon, self.delta * change)
 
 
-def checked(result: Mapping[str, Any], seconds: float = 60.0) -> Finding:
-    """The verdict on a result, as read from its JSON; grids are refined for so long (processor time) and no longer."""
+def checked(result: Mapping[str, Any], seconds: float = 60.0, *, points: int = POINTS) -> Finding:
+    """The verdict on a result, as read from its JSON; grids are refined for so long (processor time) and no longer.
+
+    `points` is how many a grid of likelihood ratios may have, which random allocation needs.
+    """
     if result.get("guarantee") != "certified":
         return Finding("not-checked", f"it is {result.get('guarantee')}, and only what is certified can be refereed")
     try:
-        found = _judged(_claims(result), result, time.process_time() + seconds)
+        found = _judged(_claims(result), result, time.process_time() + seconds, points)
     except NotCheckedError as error:
         return Finding("not-checked", str(error))
     order = ("contradicted", "not-checked", "confirmed")
@@ -83,24 +88,39 @@ def _is_empty(claim: Claim) -> bool:
     return claim.epsilon <= 0 or claim.delta <= 0
 
 
-def _judged(claims: Sequence[Claim], result: Mapping[str, Any], until: float) -> list[Finding]:
+def _judged(claims: Sequence[Claim], result: Mapping[str, Any], until: float, points: int) -> list[Finding]:
     smallest = min((claim.delta for claim in claims), default=1.0)
     ctx.prec = 128 + 2 * max(0, int(-math.log2(max(smallest, 1e-300))))
     adjacency = str(result.get("adjacency"))
     entries: Sequence[Mapping[str, Any]] = result["mechanisms"]
-    releases = [release(entry, adjacency) for entry in entries]
-    if all(each.mu is not None for each in releases):
-        found = _by_closed_form(claims, releases)
-    else:
-        found = _by_composition(claims, releases, until)
+    effort = Effort(smallest, points)
+    parts = [each for entry in entries for each in releases(entry, adjacency, effort)]
+    found: dict[Claim, Finding | None] = dict.fromkeys(claims)
+    declared = any(entry.get("type") in ("zcdp", "rdp") for entry in entries)
+    if all(each.mu is not None for each in parts):
+        found = _by_closed_form(claims, parts)
+    elif declared:  # for which divergences are often all that there is to say
+        found = _by_divergences(found, entries, adjacency)
+    if None in found.values():
+        found |= _by_composition([claim for claim in claims if found[claim] is None], parts, until)
+    if not declared:
+        found = _by_divergences(found, entries, adjacency)
+    undecided = Finding("not-checked", "neither grids in the time given nor Rényi divergences decide it")
+    return [finding or undecided for finding in found.values()]
+
+
+def _by_divergences(
+    found: dict[Claim, Finding | None], entries: Sequence[Mapping[str, Any]], adjacency: str
+) -> dict[Claim, Finding | None]:
+    """What is undecided and is an upper bound, by Rényi divergences."""
+    found = dict(found)
     for claim, finding in found.items():
         for each in (claim, claim.loosened()) if finding is None and claim.side == "upper" else ():
             if renyi.confirms(entries, adjacency, each.epsilon, each.delta):
                 note = "" if each is claim else f", to within {_NEARLY:g} of it"
                 found[claim] = Finding("confirmed", f"by Rényi divergences in ball arithmetic{note}")
                 break
-    undecided = Finding("not-checked", "neither grids in the time given nor Rényi divergences decide it")
-    return [finding or undecided for finding in found.values()]
+    return found
 
 
 def _by_closed_form(claims: Sequence[Claim], releases: Sequence[Release]) -> dict[Claim, Finding | None]:

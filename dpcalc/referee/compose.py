@@ -58,6 +58,8 @@ def exactly(parts: Sequence[tuple[Law, int]], epsilon: arb) -> Bounds:
 
 def _power(atoms: Sequence[Atom], count: int) -> list[Atom]:
     """All ways to choose `count` of the atoms with repetition, with the number of orders as weight."""
+    if count == 1:
+        return list(atoms)
     found: list[tuple[Atom, int]] = [((zero(), arb(1), arb(1)), count)]
     for position, (loss, p, q) in enumerate(atoms):
         last = position == len(atoms) - 1

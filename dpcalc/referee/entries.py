@@ -8,7 +8,7 @@ from typing import Any
 
 from flint import arb, ctx
 
-from dpcalc.referee import laws
+from dpcalc.referee import laws, renyi, samplers
 from dpcalc.referee.laws import Law
 
 
@@ -38,21 +38,72 @@ class _Base:
     attained_mu: arb | None = None
 
 
-def release(entry: Mapping[str, Any], adjacency: str) -> Release:
-    """One entry of a result's `mechanisms`."""
+@dataclass(frozen=True)
+class Effort:
+    """About which δ is asked, and how many points a grid of likelihood ratios may have."""
+
+    delta: float = 1e-6
+    points: int = 60_000
+
+
+def releases(entry: Mapping[str, Any], adjacency: str, effort: Effort | None = None) -> list[Release]:
+    """One entry of a result's `mechanisms`: a release, or a few of different kinds."""
     count, kind = int(entry.get("count", 1)), str(entry.get("type"))
     if kind == "histogram" and not entry.get("sampling"):
         cells = count * int(entry["cells"])
-        return release({**entry, "type": "discrete-gaussian", "count": cells}, adjacency)
+        return releases({**entry, "type": "discrete-gaussian", "count": cells}, adjacency)
     if kind not in _BASES:
         raise NotCheckedError(f"nothing is known here of a mechanism of type {kind}")
     base = _BASES[kind](entry)
     sampling = entry.get("sampling") or {"scheme": "none"}
-    sample = _SAMPLERS.get((str(sampling.get("scheme")), adjacency))
-    if sample is None or (base.law is None and sampling["scheme"] not in ("none", "cyclic", "shuffled")):
-        raise NotCheckedError(f"{sampling.get('scheme')} sampling of {kind} under {adjacency}")
-    rate = arb(float(sampling.get("rate", 1.0)))
-    return sample(base, rate, count)
+    scheme = str(sampling.get("scheme"))
+    if scheme == "random-allocation":
+        return _allocated(base, sampling, adjacency, count, effort or Effort())
+    if scheme == "truncated-poisson":
+        return [_truncated(base, sampling, adjacency, count)]
+    sample = _SAMPLERS.get((scheme, adjacency))
+    if sample is None or (base.law is None and scheme not in ("none", "cyclic", "shuffled")):
+        raise NotCheckedError(f"{scheme} sampling of {kind} under {adjacency}")
+    return [sample(base, arb(float(sampling.get("rate", 1.0))), count)]
+
+
+def _allocated(base: _Base, sampling: Mapping[str, Any], adjacency: str, count: int, effort: Effort) -> list[Release]:
+    """k of t steps: all of them, or blocks of ⌊t/k⌋ and ⌈t/k⌉ of which each has one."""
+    steps, selected = int(sampling["steps"]), int(sampling.get("selected", 1))
+    if selected == steps:
+        law, attained = (base.law, base.attained) if adjacency == "add-remove" else (None, None)
+        return [Release(law, attained, count * steps, *((base.mu, base.attained_mu) if law else (None, None)))]
+    if base.law is None:
+        raise NotCheckedError("random allocation of what is known by its divergences alone")
+    size, larger = divmod(steps, selected)
+    found = []
+    for length, copies in ((size, selected - larger), (size + 1, larger)):
+        if copies == 0:
+            continue
+        if length == 1:
+            found.append(Release(base.law, None, count * copies))
+            continue
+        means = samplers.mean_of(base.law, length, effort.delta / (count * selected), effort.points)
+        if means is None:
+            raise NotCheckedError("likelihood ratios that reach too far for a uniform grid of them; try --nightly")
+        above, below = means
+        if adjacency == "replace-one":
+            above = laws.group_of_two(above, laws.exchanged(above), _chain_losses())
+        attained = below if selected == 1 and base.attained is base.law else None
+        found.append(Release(above, attained, count * copies))
+    return found
+
+
+def _truncated(base: _Base, sampling: Mapping[str, Any], adjacency: str, count: int) -> Release:
+    """Added to a batch with room, or in the place of another record: twice the sensitivity."""
+    if base.mu is None or base.law is None or adjacency != "add-remove":
+        raise NotCheckedError("truncated Poisson batches of anything but Gaussians under add-remove")
+    rate, largest = arb(float(sampling["rate"])), int(sampling["largest_batch"])
+    size = int(sampling["dataset_size"])
+    fewer, more = (samplers.overflow(trials, rate, largest) for trials in (size - 1, size))
+    replaced = laws.mixed(laws.gaussian(2 * base.mu), rate * largest / (largest + 1))
+    added = laws.mixed(base.law, rate)
+    return Release(samplers.blended(added, replaced, (1 - fewer, more)), None, count)
 
 
 def _unsampled(base: _Base, _: arb, count: int) -> Release:
@@ -73,8 +124,7 @@ def _replaced_poisson(base: _Base, rate: arb, count: int) -> Release:
     """Replacing is removing and adding."""
     assert base.law is not None
     mixture = laws.mixed(base.law, rate)
-    losses = [_CHAIN_STEP * (k - _CHAIN // 2) for k in range(_CHAIN)]
-    return Release(laws.group_of_two(mixture, laws.exchanged(mixture), losses), None, count)
+    return Release(laws.group_of_two(mixture, laws.exchanged(mixture), _chain_losses()), None, count)
 
 
 def _fixed_size(base: _Base, rate: arb, count: int) -> Release:
@@ -94,6 +144,11 @@ def _fixed_size_added(base: _Base, rate: arb, count: int) -> Release:
 
 
 _CHAIN, _CHAIN_STEP = 401, arb(1) / 16  # the grid of a group of two
+
+
+def _chain_losses() -> list[arb]:
+    return [_CHAIN_STEP * (k - _CHAIN // 2) for k in range(_CHAIN)]
+
 
 _SAMPLERS: Mapping[tuple[str, str], Callable[[_Base, arb, int], Release]] = {
     ("none", "add-remove"): _unsampled,
@@ -144,7 +199,16 @@ def _discrete_laplace(entry: Mapping[str, Any]) -> _Base:
 def _zcdp(entry: Mapping[str, Any]) -> _Base:
     """The Gaussian of μ = √(2ρ) is one of the mechanisms described."""
     mu = (2 * _value(entry, "rho")).sqrt()
-    return _Base(None, laws.gaussian(mu), None, mu)
+    return _Base(_of_divergences(entry), laws.gaussian(mu), None, mu)
+
+
+def _of_divergences(entry: Mapping[str, Any]) -> Law:
+    """A law with every δ(ε) that the divergences allow, at losses from very small to very large ones."""
+    sizes = [arb("0.001") * arb("1.08") ** k for k in range(145)]
+    losses = [*(-size for size in reversed(sizes)), arb(0), *sizes]
+    bare = {key: value for key, value in entry.items() if key != "sampling"}
+    heights = samplers.heights(lambda order: renyi.divergence(bare, "add-remove", order), losses)
+    return laws.of_profile(losses, heights)
 
 
 _BASES: Mapping[str, Callable[[Mapping[str, Any]], _Base]] = {
@@ -160,5 +224,5 @@ _BASES: Mapping[str, Callable[[Mapping[str, Any]], _Base]] = {
     "exponential": _exponential,
     "staircase": lambda entry: _exactly(laws.staircase(_value(entry, "epsilon"), _value(entry, "gamma"))),
     "zcdp": _zcdp,
-    "rdp": lambda _: _Base(None, None),
+    "rdp": lambda entry: _Base(_of_divergences(entry), None),
 }

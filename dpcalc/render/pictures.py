@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpcalc.charts import Chart, Line
+from dpcalc.charts import Chart, Line, tick_text
 from dpcalc.errors import DpcalcError
 from dpcalc.guarantee import Guarantee, Result
 from dpcalc.report import percentage, rounded_up, written
@@ -134,6 +134,8 @@ def _sweep(result: Result) -> list[Chart]:
         return []
     first = result.records[0]
     name = next(iter(first))
+    if len(result.details.get("swept", ())) > 1:
+        return [_against(result, *result.details["swept"])]
     x = tuple(float(row[name]) for row in result.records)
     best = tuple(row["epsilon"] for row in result.records)
     columns = [column for column in first if column.startswith("epsilon ")]
@@ -141,12 +143,10 @@ def _sweep(result: Result) -> list[Chart]:
     lines = [Line(label=_bound_name(label), x=x, y=y, main=False) for label, y in others.items() if y != best]
     winners = [_bound_name(label) for label, y in others.items() if y == best]
     lines.append(Line(label=winners[0] if winners else "the best", x=x, y=best))
-    request = result.details.get("request", {})
-    told = [f"{key.replace('_', ' ')} {request[key]}" for key in _TOLD if request.get(key) is not None and key != name]
     return [
         Chart(
             title=f"ε of the last iterate against {name}",
-            subtitle=", ".join(told),
+            subtitle=_request(result, name),
             x_label=name,
             y_label=f"ε at δ = {written(first['delta'])}",
             lines=tuple(lines),
@@ -155,6 +155,39 @@ def _sweep(result: Result) -> list[Chart]:
     ]
 
 
+def _request(result: Result, *swept: str) -> str:
+    request = result.details.get("request", {})
+    left_out = {name.replace("-", "_") for name in swept}
+    told = [key for key in _TOLD if request.get(key) is not None and key not in left_out]
+    return ", ".join(f"{key.replace('_', ' ')} {request[key]}" for key in told)
+
+
+def _against(result: Result, name: str, other: str) -> Chart:
+    """The best ε along one swept parameter, a line for some values of the other, that with the least ε thick."""
+    values = list(dict.fromkeys(row[other] for row in result.records))
+    shown = values if len(values) <= _LINES else [values[i * (len(values) - 1) // (_LINES - 1)] for i in range(_LINES)]
+    rows = {value: [row for row in result.records if row[other] == value] for value in shown}
+    best = min(shown, key=lambda value: rows[value][-1]["epsilon"])
+    lines = [
+        Line(
+            label=f"{other} {tick_text(value)}:",
+            x=tuple(float(row[name]) for row in rows[value]),
+            y=tuple(row["epsilon"] for row in rows[value]),
+            main=value == best,
+        )
+        for value in shown
+    ]
+    return Chart(
+        title=f"ε of the last iterate against {name} and {other}",
+        subtitle=_request(result, name, other),
+        x_label=name,
+        y_label=f"ε at δ = {written(result.records[0]['delta'])}",
+        lines=tuple(lines),
+        limit=result.budget.max_epsilon,
+    )
+
+
+_LINES = 6
 _TOLD = ("algorithm", "n", "batch_size", "sigma", "noise_multiplier", "clip", "lr", "delta")
 _BOUNDS = {"composition": "every iterate", "rdp": "last, Rényi", "optimal-shifts": "last, best shifts"}
 
@@ -180,7 +213,20 @@ def _over_steps(result: Result) -> list[Chart]:
             drawn.append(
                 Chart(title=title, subtitle=subtitle, x_label="step", y_label=label, lines=(line,), steps=True)
             )
-    return [*_growth(result, subtitle), *drawn, *_individual(result, subtitle)] if result.command in _RUNS else []
+    if result.command not in _RUNS:
+        return []
+    return [*_measured(result, subtitle), *_growth(result, subtitle), *drawn, *_individual(result, subtitle)]
+
+
+def _measured(result: Result, subtitle: str) -> list[Chart]:
+    """How good the model was on the way, on public test records."""
+    points = result.details.get("measured") or ()
+    mistakes = "mse" in result.details
+    x = tuple(float(point["step"]) for point in points)
+    line = Line(label="", x=x, y=tuple(point["test"] if mistakes else 100 * point["test"] for point in points))
+    title = "Mean squared error on test records" if mistakes else "Test records that are right"
+    label = "error" if mistakes else "%"
+    return [Chart(title=title, subtitle=subtitle, x_label="step", y_label=label, lines=(line,), timed=True)]
 
 
 _RUNS = ("train", "filter")
@@ -191,8 +237,12 @@ def _growth(result: Result, subtitle: str) -> list[Chart]:
     guarantee = result.guarantee
     entries = () if guarantee is None else guarantee.mechanisms
     repeated = [entry for entry in entries if entry.get("count", 1) > 1]
-    if guarantee is None or not guarantee.delta or len(repeated) != 1:
+    if guarantee is None or not guarantee.delta:
         return []
+    if len(repeated) != 1:
+        told = result.details.get("epsilon_so_far") or ()
+        points = [(float(point["step"]), point["epsilon"]) for point in told]
+        return [_grown(result, points, subtitle)]
     (steps,) = repeated
     from dpcalc.spec.composition import Question, compose_entries
     from dpcalc.spec.risk import listed_entries
@@ -206,12 +256,20 @@ def _growth(result: Result, subtitle: str) -> list[Chart]:
         epsilons.append(
             compose_entries(listed_entries(part), Question(delta=guarantee.delta, tolerance=_TOLERANCE)).epsilon
         )
-    line = Line(label="", x=(*map(float, counts), float(total)), y=(*epsilons, guarantee.epsilon))
-    label = f"ε at δ = {written(guarantee.delta)}"
-    limit = result.budget.max_epsilon
-    return [
-        Chart(title="ε after each step", subtitle=subtitle, x_label="step", y_label=label, lines=(line,), limit=limit)
-    ]
+    return [_grown(result, [*zip(map(float, counts), epsilons, strict=True), (total, guarantee.epsilon)], subtitle)]
+
+
+def _grown(result: Result, points: Sequence[tuple[float, float | None]], subtitle: str) -> Chart:
+    assert result.guarantee is not None
+    return Chart(
+        title="ε after each step",
+        subtitle=subtitle,
+        x_label="step",
+        y_label=f"ε at δ = {written(result.guarantee.delta)}",
+        lines=(Line(label="", x=tuple(x for x, _ in points), y=tuple(y for _, y in points)),),
+        limit=result.budget.max_epsilon,
+        timed=True,
+    )
 
 
 _STEPS = (

@@ -102,7 +102,7 @@ def _for_epsilon(
 
 
 def _estimated(build: Callable[[float], list[Part]], delta: float, limit: float, value: float) -> float:
-    return estimated_epsilon(build(value), delta, near=limit) / limit
+    return estimated_epsilon(build(value), delta) / limit
 
 
 def _for_targets(

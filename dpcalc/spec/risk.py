@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpcalc.errors import DpcalcError
-from dpcalc.guarantee import Guarantee, Risk
+from dpcalc.guarantee import Guarantee
+from dpcalc.risk import Risk
 
 if TYPE_CHECKING:
     from dpcalc.spec.entries import Entry

@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpcalc.guarantee import Adjacency
-from dpcalc.mechanisms.allocated import RandomlyAllocated
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
-from dpcalc.mechanisms.truncated import TruncatedPoisson
 from dpcalc.numbers import steps_of_epochs
 from dpcalc.spec.fields import Reader
 from dpcalc.spec.node import Node, one_of
@@ -118,6 +116,8 @@ def _truncated(build: Build, sampling: Sampling, adjacency: Adjacency) -> Mechan
         if not keys.has(key):
             keys.node.fail(f"{key} is missing; truncated-poisson has rate, dataset_size and largest_batch")
     rate = keys.number("rate") if keys.has("rate") else sampling.rate()
+    from dpcalc.mechanisms.truncated import TruncatedPoisson
+
     return TruncatedPoisson(
         base=build("add-remove"),
         sampling_rate=rate,
@@ -140,6 +140,8 @@ def _shuffled(build: Build, _sampling: Sampling, adjacency: Adjacency) -> Mechan
 
 
 def _allocated(build: Build, sampling: Sampling, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.allocated import RandomlyAllocated
+
     return RandomlyAllocated(
         base=build("add-remove"),
         steps=sampling.steps_an_epoch(),

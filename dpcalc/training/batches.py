@@ -1,7 +1,7 @@
 """Which records take part in a step, and in which slots of the sum they sit.
 
 Who sits where must not betray who is there (docs/train.md): file order and ranks of batches of fixed size are the same
-for the others whether or not a record is blank or replaced; a Poisson batch is put into its slots at random.
+for the others whether or not a record is blank or replaced; a batch of random size is put into its slots at random.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ class Batches:
     records: int
     batch_size: int
     fixed_size: bool
+    allocated: bool = False
+    """Whether each record is drawn into one step of every epoch, by itself."""
 
     @property
     def sampling_rate(self) -> float:
         """The chance of a record to be in a step's batch."""
-        return self.batch_size / self.records
+        return 1 / self.steps_per_epoch if self.allocated else self.batch_size / self.records
 
     @property
-    def is_poisson(self) -> bool:
+    def has_random_size(self) -> bool:
         """Whether every record is drawn on its own, so that the size of a batch is random."""
         return self.algorithm == "sgd" and not self.fixed_size and self.sampling_rate < 1
 
@@ -42,6 +44,11 @@ class Batches:
     def steps_per_epoch(self) -> int:
         """Steps until every record has taken part once, or would have on average."""
         return 1 if self.algorithm == "gd" else -(-self.records // self.batch_size)
+
+    def allocation(self, noise: Noise) -> NDArray[np.int64]:
+        """Each record's step of an epoch, drawn uniformly and by itself; as secret as the noise."""
+        steps = self.steps_per_epoch
+        return np.minimum(noise.uniforms(self.records) * steps, steps - 1).astype(np.int64)
 
     def draw(self, step: int, noise: Noise) -> Records:
         """The records of this step. The random choices are as secret as the noise."""
@@ -57,9 +64,12 @@ class Batches:
         return np.flatnonzero(keys < self.sampling_rate)
 
     def overflow(self, slots: int) -> float:
-        """At least the chance that a Poisson step draws `slots` or more of all records but one: Chernoff's bound."""
+        """At least the chance that a step draws `slots` or more of all records but one: Chernoff's bound.
+
+        Of those that a Poisson step draws, or that are allocated to it.
+        """
         others, rate = self.records - 1, self.sampling_rate
-        if not self.is_poisson or slots > others:
+        if not self.has_random_size or slots > others:
             return 0.0
         share = slots / others
         if share <= rate:
@@ -73,7 +83,7 @@ class Batches:
 
     def slots_within(self, allowed: float) -> int:
         """The fewest slots for which a step overflows with probability at most `allowed`."""
-        if not self.is_poisson:
+        if not self.has_random_size:
             return self.batch_size
         low, high = self.batch_size, self.records
         while low < high:
@@ -86,7 +96,7 @@ class Batches:
 
 
 def seated(drawn: NDArray[np.int64], slots: int, noise: Noise) -> NDArray[np.int64]:
-    """A Poisson batch in slots by a uniformly random injection, −1 where nobody sits.
+    """A batch of random size in slots by a uniformly random injection, −1 where nobody sits.
 
     Restricted to the others it is uniform again, whoever else is drawn. Of a batch that overflows, a random part sits:
     what is done then does not matter, since the chance of it is part of δ.

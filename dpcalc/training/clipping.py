@@ -12,6 +12,7 @@ K = C/(1 + margin), so that no record moves the computed sum by more than C; one
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -27,8 +28,15 @@ _SLACK = 1 - 2.0**-20
 _CHARGED = 1 + 2.0**-22
 
 _QUANTILE_RATE = 0.2
-_ONLINE_RATE = 2.5e-3
-_ONLINE_SPLIT = 7.124
+
+
+@dataclass(frozen=True)
+class Online:
+    """How online clipping learns: ρ_c, ρ_r, and ν_q over ν (Galli et al. use 2.5e-3 twice, and 7.124)."""
+
+    clip_rate: float = 2.5e-3
+    lr_rate: float = 2.5e-3
+    split: float = 7.124
 
 
 class Clipping(Protocol):
@@ -155,14 +163,15 @@ class QuantileClip:
 class OnlineClip:
     """A clip and learning rate that descend with the parameters (OSO-DPSGD, Galli et al., Algorithm 1).
 
-    The direction in which the clip acts is released with ν_q = 7.124ν, which leaves ν_g = 1.01ν for the gradient.
+    The direction in which the clip acts is released with ν_q = 7.124ν, which leaves ν_g = 1.01ν for the gradient. With
+    momentum the derivative is the same up to a positive factor, and only its sign is used.
     """
 
     queries = 2
 
-    def __init__(self, clip: float, noise_multiplier: float, *, margin: float = 0.0) -> None:
-        self.clip, self.rate_factor, self.margin = clip, 1.0, margin
-        self._total, self._direction_noise = noise_multiplier, _ONLINE_SPLIT * noise_multiplier
+    def __init__(self, clip: float, noise_multiplier: float, *, margin: float = 0.0, online: Online = Online()) -> None:  # noqa: B008
+        self.clip, self.rate_factor, self.margin, self._online = clip, 1.0, margin, online
+        self._total, self._direction_noise = noise_multiplier, online.split * noise_multiplier
         self.noise_multiplier = (noise_multiplier**-2 - self._direction_noise**-2) ** -0.5
         self._gradient: Floats = np.zeros(())
         self._direction: Floats = np.zeros(())
@@ -184,8 +193,8 @@ class OnlineClip:
         gradient = _average(noise.add(sums[0], deviation=deviation, sensitivity=self.clip), batch_size)
         direction = _average(noise.add(sums[1], deviation=self._direction_noise, sensitivity=1.0), batch_size)
         if self._gradient.shape:
-            self.clip = _kept(self.clip * math.exp(_ONLINE_RATE * np.sign(gradient @ self._direction)))
-            self.rate_factor *= math.exp(_ONLINE_RATE * np.sign(gradient @ self._gradient))
+            self.clip = _kept(self.clip * math.exp(self._online.clip_rate * np.sign(gradient @ self._direction)))
+            self.rate_factor *= math.exp(self._online.lr_rate * np.sign(gradient @ self._gradient))
         self._gradient, self._direction = gradient, direction
         return gradient
 
@@ -212,9 +221,11 @@ def build(
     quantile: float = 0.5,
     batch_size: int = 1,
     margin: float = 0.0,
+    online: Online = Online(),  # noqa: B008 - immutable
 ) -> Clipping:
     """The clipping strategy called `name`, starting at `clip`."""
     if name == "quantile":
         return QuantileClip(clip, noise_multiplier, quantile=quantile, batch_size=batch_size, margin=margin)
-    kind = OnlineClip if name == "online" else FixedClip
-    return kind(clip, noise_multiplier, margin=margin)
+    if name == "online":
+        return OnlineClip(clip, noise_multiplier, margin=margin, online=online)
+    return FixedClip(clip, noise_multiplier, margin=margin)

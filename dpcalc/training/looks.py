@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from dpcalc.errors import InputError
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.declared import DeclaredDP
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.training.names import StopName
 from dpcalc.training.noise import Noise
+from dpcalc.training.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,20 @@ class Looks:
         return max(1, round(self.deviation / 2**0.5))
 
 
+def looks_of(settings: Settings, records: int) -> Looks:
+    """The looks of a run over so many records: with a filter from the planned step on, else up to the last one."""
+    planned, total, wanted = settings.planned_steps(records), settings.all_steps(records), settings.keep_best
+    first, more = (planned, total - planned) if settings.filter != "none" else (total, 0)
+    every = settings.look_every or max(1, (more or total // 2) // max(1, wanted - 1))
+    if settings.filter == "none":
+        first -= every * max(0, wanted - 1)
+    steps = tuple(first + every * index for index in range(wanted))
+    if steps and not 0 < steps[0] <= steps[-1] <= total:
+        raise InputError(f"{wanted} looks, {every} steps apart, do not fit into a run of {total} steps.")
+    watched = more if settings.stop_below is not None else 0
+    return Looks(deviation=settings.look_noise * records, steps=steps, watched=watched, stop_by=settings.stop_by)
+
+
 @dataclass
 class Looking:
     """What the looks of a run have seen so far: released, but for `ran_out`, true counts as sensitive as a log."""
@@ -78,6 +94,11 @@ class Looking:
     def ask(self, step: int, right: int, records: int, looks: Looks, noise: Noise) -> bool:
         """Release the share of records that were right after this step; whether it is the best so far."""
         self.answers.append((step, _noisy(right - records / 2, 0.5, looks, noise) / records + 0.5))
+        return self.best == step
+
+    def validate(self, step: int, merit: float) -> bool:
+        """Note a merit on public records, which needs no noise; whether it is the best so far."""
+        self.answers.append((step, merit))
         return self.best == step
 
     def watch(self, step: int, lost: int, records: int, *, most: float, looks: Looks, noise: Noise) -> None:

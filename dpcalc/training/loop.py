@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,8 +17,9 @@ from dpcalc.filters.filters import IndividualFilter
 from dpcalc.filters.totals import Totals
 from dpcalc.training import checkpoint, clipping, models, optimizers
 from dpcalc.training.batches import Records, seated
-from dpcalc.training.clipping import norms_within, scale_to
+from dpcalc.training.clipping import Online, norms_within, scale_to
 from dpcalc.training.data import Dataset
+from dpcalc.training.history import DivergedError, History
 from dpcalc.training.looks import Looking
 from dpcalc.training.noise import Noise, SeededNoise, SystemNoise
 from dpcalc.training.plan import Plan
@@ -28,23 +29,8 @@ from dpcalc.training.tiles import as_aligned, squared_norms
 
 # Parameters beyond this are no model any more, and single precision is about to overflow.
 _DIVERGED = 1e6
-
-
-class DivergedError(CertificationError):
-    """Training has left the range of numbers; what was released until then is still accounted for."""
-
-    def __init__(self, step: int, why: str) -> None:
-        super().__init__(f"training diverged at step {step}: {why}; lower --lr or --clip.")
-        self.step, self.why = step, why
-
-
-@dataclass
-class History:
-    """What happened at each step. Counts and losses are those of the private records: the guarantee leaves them out."""
-
-    active: list[int] = field(default_factory=list)
-    clips: list[float] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
+# How often test records are looked at on the way, and how many of them: for a picture, at little cost.
+_MEASURED, _TRIED = 20, 1000
 
 
 class Trainer:
@@ -63,6 +49,7 @@ class Trainer:
             classes=data.classes,
             hidden=settings.hidden,
             backend=settings.backend,
+            activation=settings.activation,
         )
         self.noise: Noise = SystemNoise() if settings.seed is None else SeededNoise(settings.seed, stream=stream)
         self._sums = SlotSums(self.model, plan.slots, sparse=plan.looks_at_everyone)
@@ -73,6 +60,7 @@ class Trainer:
             quantile=settings.quantile,
             batch_size=self.batches.batch_size,
             margin=self._sums.margin,
+            online=Online(settings.clip_rate, settings.lr_rate, settings.direction_noise),
         )
         self._optimizer = optimizers.build(settings.optimizer, momentum=settings.momentum)
         self.filter: IndividualFilter | None = None
@@ -81,6 +69,7 @@ class Trainer:
         self.parameters = self.model.initial(self.noise.uniforms)
         self._sums.test_locality(self.parameters)
         self.step = 0
+        self.allocation = np.zeros(len(data) if self.batches.allocated else 0, dtype=np.int64)
         self.history = History()
         # How plain training did on the test records, and the step whose parameters were kept instead of the last ones.
         self.plain: float | None = None
@@ -91,7 +80,7 @@ class Trainer:
 
     def advance(self, log: Log | None = None) -> None:
         """One step: norms, weights, weighted sums, noise, and the optimizer's move."""
-        look = self._look(self.batches.draw(self.step, self.noise), log)
+        look = self._look(self._drawn(), log)
         tally = _Tally()
 
         def weigh(norms: Floats, present: Bools, slots: slice) -> Floats:
@@ -110,13 +99,22 @@ class Trainer:
         self.history.losses.append(float(found.losses.sum()) / max(1, tally.present))
         self._move(gradient, rate)
 
+    def _drawn(self) -> Records:
+        """The records of this step; with random allocation, those that were allocated to it when its epoch began."""
+        if not self.batches.allocated:
+            return self.batches.draw(self.step, self.noise)
+        place = self.step % self.batches.steps_per_epoch
+        if place == 0:
+            self.allocation = self.batches.allocation(self.noise)
+        return np.flatnonzero(self.allocation == place)
+
     def _look(self, drawn: Records, log: Log | None) -> _Look:
         """Who sits where in this step, and which of them it uses."""
         if self.plan.looks_at_everyone:
             chosen = np.zeros(len(self._data), dtype=bool)
             chosen[drawn] = True
             return _Look(slice(0, len(self._data)), chosen, log)
-        if isinstance(drawn, slice) or not self.batches.is_poisson:
+        if isinstance(drawn, slice) or not self.batches.has_random_size:
             return _Look(drawn, None, log)
         return _Look(seated(drawn, self.plan.slots, self.noise), None, log)
 
@@ -173,14 +171,13 @@ class Trainer:
 
     def save(self, path: str, facts: dict[str, Any]) -> None:
         """A checkpoint of everything that the next step depends on."""
-        history = {"active": self.history.active, "clips": self.history.clips, "losses": self.history.losses}
         stored = {
             "step": self.step,
             "plan": self.plan.as_dict(),
             "data": self._fingerprint,
             "network": self.model.identity,
             "noise": self.noise.state(),
-            "history": history,
+            "history": asdict(self.history),
             "plain": self.plain,
             "kept_step": self.kept_step,
             "looking": self.looking.as_dict(),
@@ -204,6 +201,8 @@ class Trainer:
         arrays |= {f"optimizer.{name}": value for name, value in self._optimizer.state().items()}
         if self.filter is not None:
             arrays |= self.filter.state.to_arrays("filter.")
+        if self.batches.allocated:
+            arrays["allocation"] = self.allocation
         return arrays
 
     def resume(self, path: str) -> dict[str, Any]:
@@ -220,6 +219,8 @@ class Trainer:
             self.clipping.restore(_under("clipping.", arrays))
             self._optimizer.restore(_under("optimizer.", arrays))
             self.noise.restore(facts["noise"])
+            if self.batches.allocated:
+                self.allocation = arrays["allocation"]
             if self.filter is not None:
                 self.filter.state = Totals.from_arrays(arrays, "filter.")
         return facts
@@ -232,19 +233,31 @@ class Trainer:
     def look(self) -> None:
         """Ask the private records, with noise, what the plan says to ask after this step, and act on it."""
         plan, looks, records = self.plan, self.plan.looks, len(self._data)
-        if self.step in looks.steps:
-            right = int(self._sums.right(self.parameters, self._x, self._data.y_train).sum())
-            if self.looking.ask(self.step, right, records, looks, self.noise):
-                self.best_parameters = self.parameters
         if looks.watched and self.step > plan.planned_steps and self.filter is not None:
             assert self.settings.stop_below is not None
             most = (1 - self.settings.stop_below) * records
             self.looking.watch(
                 self.step, int(self.filter.lost.sum()), records, most=most, looks=looks, noise=self.noise
             )
-        best = self.looking.best
-        if best is not None and self.finished and best != self.step:
-            self.parameters, self.kept_step = self.best_parameters, best
+        paid = self.looking.stopped is not None and len(self.looking.answers) < len(looks.steps)
+        if self.step in looks.steps or paid:
+            right = int(self._sums.right(self.parameters, self._x, self._data.y_train).sum())
+            if self.looking.ask(self.step, right, records, looks, self.noise):
+                self.best_parameters = self.parameters
+        if looks.steps and self.finished and self.looking.best != self.step:
+            self.parameters, self.kept_step = self.best_parameters, self.looking.best
+
+    def validate(self) -> None:
+        """Keep the best iterate on the public test records, looked at every so many steps: it costs nothing."""
+        every = self.settings.validate_every
+        if every is None or not (self.step % every == 0 or self.finished):
+            return
+        found = self.quality()[1]
+        assert found is not None
+        if self.looking.validate(self.step, -found if self.model.reconstructs else found):
+            self.best_parameters = self.parameters
+        if self.finished and self.looking.best != self.step:
+            self.parameters, self.kept_step = self.best_parameters, self.looking.best
 
     def compare(self) -> None:
         """Look back at where plain training would have stopped, and go there if a filter's extra steps do not help.
@@ -259,7 +272,7 @@ class Trainer:
         if self.step == self.plan.planned_steps:
             self.plain, self.plain_parameters = self.quality()[1], self.parameters.copy()
         past = self.step - self.plan.planned_steps
-        asks_others = self.plan.looked or self.settings.extra_steps is not None
+        asks_others = self.plan.looked or self.settings.extra_steps is not None or self.settings.validate_every
         if asks_others or past <= 0 or (past % -(-extra // 4) and past != extra):
             return
         found = self.quality()[1]
@@ -267,6 +280,14 @@ class Trainer:
         assert self.plain is not None
         if (found > self.plain) if self.model.reconstructs else (found < self.plain):
             self.parameters, self.kept_step = self.plain_parameters.copy(), self.plan.planned_steps
+
+    def measure(self) -> None:
+        """Try the released parameters on some test records now and then, where these are public."""
+        often = self.step % -(-self.total_steps // _MEASURED) == 0 or self.finished
+        if not often or self.plan.looked or not len(self._data.x_test):
+            return
+        x, y = self._data.x_test[:_TRIED], self._data.y_test[:_TRIED]
+        self.history.measured.append((self.step, float(self.model.quality(self.parameters, x, y))))
 
     def quality(self) -> tuple[float, float | None]:
         """Accuracy (or mean squared error) on the training records and, where there are any, the test records."""

@@ -13,7 +13,7 @@ from dpcalc.errors import InputError
 from dpcalc.training.backends.layers import LEAK, Convolution, Dense, Layer, MaxPool, Rectifier, Sigmoid
 from dpcalc.training.backends.network import Network
 from dpcalc.training.backends.numpy_network import NumpyNetwork
-from dpcalc.training.names import BackendName, ModelName, is_module
+from dpcalc.training.names import ActivationName, BackendName, ModelName, is_module
 
 MODULE = (
     "the module {source} computes a record's loss from that record and the parameters alone, and keeps nothing from "
@@ -24,7 +24,13 @@ MODELS: tuple[str, ...] = get_args(ModelName)
 
 
 def build(
-    name: str, *, features: int, classes: int, hidden: Sequence[int] = (128,), backend: BackendName = "numpy"
+    name: str,
+    *,
+    features: int,
+    classes: int,
+    hidden: Sequence[int] = (128,),
+    backend: BackendName = "numpy",
+    activation: ActivationName = "relu",
 ) -> Network:
     """The model called `name` for records of `features` numbers; images are square with one channel.
 
@@ -36,7 +42,7 @@ def build(
         from dpcalc.training.backends.torch_module import ModuleNetwork
 
         return ModuleNetwork(name, features=features, classes=classes)
-    network = _network(name, features=features, classes=classes, hidden=hidden)
+    network = _network(name, features=features, classes=classes, hidden=hidden, activation=activation)
     if backend == "numpy":
         return network
     from dpcalc.training.backends.torch_network import TorchNetwork
@@ -44,13 +50,15 @@ def build(
     return TorchNetwork(network)
 
 
-def _network(name: str, *, features: int, classes: int, hidden: Sequence[int]) -> NumpyNetwork:
+def _network(
+    name: str, *, features: int, classes: int, hidden: Sequence[int], activation: ActivationName
+) -> NumpyNetwork:
     if name not in MODELS:
         raise InputError(f"Expected model in {', '.join(MODELS)}, got {name!r}.")
     if name == "logistic":
         return NumpyNetwork([Dense(features, classes, borrowed=True)], (features,))
     if name == "mlp":
-        return _mlp(features, classes, hidden)
+        return _mlp(features, classes, hidden, leak=LEAK if activation == "leaky-relu" else 0.0)
     side = round(features**0.5)
     if side * side != features:
         raise InputError(f"model {name} needs square images of one channel, got records of {features} features.")
@@ -62,13 +70,13 @@ def _network(name: str, *, features: int, classes: int, hidden: Sequence[int]) -
     return model
 
 
-def _mlp(features: int, classes: int, hidden: Sequence[int]) -> NumpyNetwork:
+def _mlp(features: int, classes: int, hidden: Sequence[int], *, leak: float) -> NumpyNetwork:
     if not hidden or any(width < 1 for width in hidden):
         raise InputError(f"Expected hidden widths of at least 1, got {list(hidden)}.")
     layers: list[Layer] = []
     width = features
     for following in hidden:
-        layers += [Dense(width, following, borrowed=not layers), Rectifier()]
+        layers += [Dense(width, following, borrowed=not layers), Rectifier(leak)]
         width = following
     return NumpyNetwork([*layers, Dense(width, classes)], (features,))
 

@@ -8,8 +8,10 @@ ModelName = Literal["logistic", "mlp", "cnn", "cnn-small", "autoencoder"]
 BackendName = Literal["numpy", "torch"]
 ClippingName = Literal["fixed", "quantile", "online"]
 OptimizerName = Literal["sgd", "adam-wosm"]
+ActivationName = Literal["relu", "leaky-relu"]
 FilterName = Literal["none", "gdp", "rdp"]
 FilterMode = Literal["drop", "clip"]
+SamplingName = Literal["poisson", "random-allocation"]
 StopName = Literal["gaussian", "continual", "above-threshold"]
 
 # Clips for which rounding of weighted gradients is covered by the slack in clipping.py, also as a clip moves.

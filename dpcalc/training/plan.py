@@ -18,12 +18,13 @@ from dpcalc.errors import InputError
 from dpcalc.filters.rule import Rule
 from dpcalc.filters.rules import gdp_rule, rdp_rule, unlimited
 from dpcalc.filters.subsampled import SubsampledRenyi, gaussian_rdp
+from dpcalc.mechanisms.allocated import RandomlyAllocated
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.declared import DeclaredDP
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
 from dpcalc.training.batches import Batches
-from dpcalc.training.looks import Looks
+from dpcalc.training.looks import Looks, looks_of
 from dpcalc.training.settings import Settings
 
 Parts = list[tuple[Mechanism, int]]
@@ -46,12 +47,15 @@ class Plan:
     tracked: bool = False
 
     def __post_init__(self) -> None:
-        self.settings.looks(self.records)
+        looks_of(self.settings, self.records)
         if self.tracked and self.settings.filter == "none" and self.batches.fixed_size and self._samples:
             raise InputError(
                 "individual losses of uniform batches are not known, so there is nothing to audit: --log needs "
                 "--adjacency add-remove here, or --algorithm gd or cgd."
             )
+
+        if self.tracked and self.batches.allocated:
+            raise InputError("individual losses under random allocation are not known; --log needs --sampling poisson.")
 
     def with_noise(self, noise_multiplier: float) -> Plan:
         """The same run with another noise multiplier."""
@@ -97,7 +101,7 @@ class Plan:
         """One run as mechanisms; `steps` counts those taken so far, else the plan."""
         steps = self.planned_steps if steps is None else steps
         mechanism, count = self._step(), steps
-        if isinstance(mechanism, OncePerEpoch):
+        if isinstance(mechanism, OncePerEpoch | RandomlyAllocated):
             count = -(-steps // self.batches.steps_per_epoch)
         if self.overflow == 0:
             return [(mechanism, count), *self.looked]
@@ -106,7 +110,7 @@ class Plan:
     @cached_property
     def looks(self) -> Looks:
         """Which looks at private records steer the run."""
-        return self.settings.looks(self.records)
+        return looks_of(self.settings, self.records)
 
     @property
     def looked(self) -> Parts:
@@ -122,6 +126,8 @@ class Plan:
             return OncePerEpoch(base=base)
         if not self._samples:
             return base
+        if self.batches.allocated:
+            return RandomlyAllocated(base=base, steps=self.batches.steps_per_epoch)
         sampled = FixedSizeSampled if self.batches.fixed_size else PoissonSampled
         return sampled(base=base, sampling_rate=self.batches.sampling_rate)
 

@@ -123,7 +123,7 @@ def _filter_guarantee(plan: Plan) -> Guarantee:
             guarantee = replace(guarantee, epsilon_lower=None)
     else:
         guarantee = implied(whole, delta=plan.delta)
-    samples = plan.batches.is_poisson
+    samples = plan.batches.has_random_size
     return replace(
         guarantee,
         accountant=f"individual {settings.filter} filter",
@@ -166,13 +166,13 @@ def _enough_noise(plans: Sequence[Plan], epsilon: float) -> float:
     count = sum(plan.releases()[0][1] for plan in plans) * (plans[0].runs if len(plans) == 1 else 1)
     doubled = 2 if plans[0].settings.adjacency == "replace-one" else 1
     enough = doubled * math.sqrt(count) / mu * (1 + 1e-9)
-    return _amplified(plans[0], enough, epsilon) if len(plans) == 1 and plans[0].batches.is_poisson else enough
+    return _amplified(plans[0], enough, epsilon) if len(plans) == 1 and plans[0].batches.has_random_size else enough
 
 
 def _amplified(plan: Plan, enough: float, epsilon: float) -> float:
     """About the noise that sampling leaves of `enough`, by RDP: where the search begins, which proves nothing."""
     orders = np.array(DEFAULT_ORDERS)
-    count = plan.runs * plan.releases()[0][1]
+    count = plan.runs * plan.planned_steps
 
     def suffices(noise_multiplier: float) -> bool:
         rdps = gaussian_rdp(orders, noise_multiplier, plan.batches.sampling_rate)

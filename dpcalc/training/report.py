@@ -24,7 +24,7 @@ def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None)
         if trainer.model.reconstructs
         else {"train_accuracy": train, "test_accuracy": test}
     )
-    settings = trainer.settings
+    settings, measured = trainer.settings, "test_mse" if trainer.model.reconstructs else "test_accuracy"
     details = {
         **reached,
         "steps": trainer.step,
@@ -33,6 +33,7 @@ def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None)
         "active_per_step": list(trainer.history.active),
         "clip_per_step": list(trainer.history.clips),
         "loss_per_step": list(trainer.history.losses),
+        "measured": [{"step": step, "test": value} for step, value in trainer.history.measured],
         "parameters": trainer.model.size,
         "data": {"name": data.name, "records": len(data), "features": data.features, "classes": data.classes},
         "settings": settings.as_dict(),
@@ -42,13 +43,15 @@ def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None)
         details["spent"] = quantiles(trainer.filter.spent)
         details["dropped_records"] = int(trainer.filter.lost.sum())
     if trainer.plain is not None:
-        measure = "test_mse" if trainer.model.reconstructs else "test_accuracy"
-        details["without_filter"] = {"steps": trainer.plan.planned_steps, measure: trainer.plain}
+        details["without_filter"] = {"steps": trainer.plan.planned_steps, measured: trainer.plain}
         details["kept_step"] = trainer.kept_step
     if trainer.plan.looked:
         looking = trainer.looking
         answers = [{"step": step, "accuracy": share} for step, share in looking.answers]
         details["looks"] = {"answers": answers, "ran_out": list(looking.counts), "stopped": looking.stopped}
+        details["kept_step"] = trainer.kept_step
+    if trainer.settings.validate_every is not None:
+        details["validation"] = [{"step": step, measured: abs(merit)} for step, merit in trainer.looking.answers]
         details["kept_step"] = trainer.kept_step
     if log is not None:
         details["audit"] = audit(trainer.plan, log)
@@ -129,11 +132,13 @@ def _data(trainer: Trainer, train: float, data: Dataset) -> str:
 def _look_rows(trainer: Trainer) -> list[tuple[str, Any]]:
     """What the noisy looks at private records decided; all of it is released."""
     looking, looks, rows = trainer.looking, trainer.plan.looks, []
-    if looking.answers:
+    if looks.steps and looking.answers:
         best = dict(looking.answers)[looking.best or 0]
         rows.append(
             ("best of", f"{len(looking.answers)} iterates: step {looking.best}, noisy accuracy {100 * best:.1f} %")
         )
+    if trainer.settings.validate_every is not None:
+        rows.append(("validated", f"{len(looking.answers)} times on the test records; step {looking.best} is kept"))
     if looks.watched:
         when = "never" if looking.stopped is None else f"after step {looking.stopped}"
         rows.append(("stopped", f"{when}, by {looks.stop_by} counts of records without budget"))

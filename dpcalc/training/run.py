@@ -13,7 +13,8 @@ from typing import Any
 from dpcalc.errors import InputError
 from dpcalc.files import reading
 from dpcalc.training.data import Dataset
-from dpcalc.training.loop import DivergedError, Trainer
+from dpcalc.training.history import DivergedError
+from dpcalc.training.loop import Trainer
 from dpcalc.training.plan import Plan
 from dpcalc.training.record import Log, opened_log
 from dpcalc.training.settings import Files
@@ -33,6 +34,8 @@ def run(
     stream: int = 0,
 ) -> Trainer:
     """Train to the end and return the trainer; a diverged run raises, with its last state saved."""
+    if plan.settings.validate_every is not None and not len(data.x_test):
+        raise InputError("--validate-every looks at test records, and there are none; give --test-data.")
     trainer = Trainer(plan, data, stream=stream)
     diverged: DivergedError | None = None
     with _open(trainer, files) as log:
@@ -41,7 +44,9 @@ def run(
             while not trainer.finished:
                 trainer.advance(log)
                 trainer.look()
+                trainer.validate()
                 trainer.compare()
+                trainer.measure()
                 observe(trainer)
                 if files.checkpoint and time.monotonic() - saved >= _BETWEEN_SAVES:
                     _save(trainer, files.checkpoint, log)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from dpcalc.training import data as datasets
 from dpcalc.training import recompute
 from dpcalc.training.data import Dataset
 from dpcalc.training.grid import read_grid
-from dpcalc.training.loop import DivergedError, Trainer
+from dpcalc.training.history import DivergedError
+from dpcalc.training.loop import Trainer
 from dpcalc.training.models import MODULE
 from dpcalc.training.names import is_module
 from dpcalc.training.noise import SEEDED, SYSTEM
@@ -35,6 +37,7 @@ _NOT_COVERED = (
     "training accuracy, loss, active_per_step and spent budgets are taken from the private records without noise: they "
     "steer nothing, are for the owner of the data, and are not covered by the guarantee"
 )
+_SHOWN = 12
 
 
 def train_and_report(
@@ -75,6 +78,7 @@ def _train(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progr
     details = describe(trainer, quality, data, traces.log)
     details |= {"bounds": list(accounted.bounds), "grid_runs": wanted.runs}
     details["request"] = recompute.stored([plan], data.classes)
+    details["epsilon_so_far"] = _growth(plan, guarantee, trainer.step)
     return Result(
         command="train",
         guarantee=guarantee,
@@ -136,6 +140,15 @@ def _search_result(trials: Sequence[Trial], guarantee: Guarantee, wanted: Wanted
         ),
         private=True,
     )
+
+
+def _growth(plan: Plan, guarantee: Guarantee, steps: int) -> list[dict[str, Any]]:
+    """ε after some of the steps, from above: for a picture."""
+    if guarantee.epsilon is None:
+        return []
+    epsilon = epsilon_so_far(plan, guarantee.epsilon)
+    some = sorted({max(1, steps * i // _SHOWN) for i in range(1, _SHOWN + 1)})
+    return [{"step": step, "epsilon": epsilon(step)} for step in some]
 
 
 def _observer(plan: Plan, guarantee: Guarantee, advance: Callable[..., None]) -> Callable[[Trainer], None]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from dpcalc.asked import Algorithm, check, number, option, parsed, whole
@@ -12,19 +14,20 @@ from dpcalc.guarantee import Adjacency
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, PROBABILITY, Range, parse_whole, steps_of_epochs
 from dpcalc.training.names import (
     CLIPS,
+    ActivationName,
     BackendName,
     ClippingName,
     FilterMode,
     FilterName,
     ModelName,
     OptimizerName,
+    SamplingName,
     StopName,
     is_module,
 )
 
 if TYPE_CHECKING:
     from dpcalc.training.batches import Batches
-    from dpcalc.training.looks import Looks
 
 # Hyperparameters that a grid search may vary.
 SEARCHABLE = (
@@ -36,6 +39,8 @@ _ADAM_RATE = 1e-3
 _PLAIN_RATE, _FULL_BATCH_RATE = 1.0, 3.0
 _EPOCHS, _FULL_BATCH_STEPS = 10.0, 100
 _MOST_STEPS = 10**10  # more would take years
+
+_BEYOND_ONE = Range(low=1, high=1e6, low_open=True)
 
 _DATA = "Data and model"
 _METHOD = "Method"
@@ -92,9 +97,14 @@ class Settings:
             shows_default=False,
         ),
     ] = (128,)
+    activation: Annotated[ActivationName, option("--activation", help="Between an mlp's layers.", panel=_DATA)] = "relu"
     feature_clip: Annotated[
         float | None, number("--feature-clip", help="Largest norm of a record's features.", panel=_DATA)
     ] = None
+    sampling: Annotated[
+        SamplingName,
+        option("--sampling", help="How sgd draws: each step anew, or one step of an epoch.", panel=_METHOD),
+    ] = "poisson"
     filter: Annotated[FilterName, option("--filter", help="Individual privacy filter.", panel=_METHOD)] = "none"
     filter_mode: Annotated[
         FilterMode,
@@ -123,6 +133,20 @@ class Settings:
     quantile: Annotated[
         float, number("--quantile", help="Which one to follow.", allowed=PROBABILITY, panel=_METHOD)
     ] = 0.5
+    clip_rate: Annotated[
+        float, number("--clip-rate", help="ρ_c of online clipping.", allowed=NON_NEGATIVE, panel=_METHOD)
+    ] = 2.5e-3
+    lr_rate: Annotated[
+        float, number("--lr-rate", help="ρ_r of online clipping.", allowed=NON_NEGATIVE, panel=_METHOD)
+    ] = 2.5e-3
+    direction_noise: Annotated[
+        float,
+        number("--direction-noise", help="ν_q of online clipping, over ν.", allowed=_BEYOND_ONE, panel=_METHOD),
+    ] = 7.124
+    validate_every: Annotated[
+        int | None,
+        whole("--validate-every", help="Keep the best iterate on the test records.", panel=_METHOD),
+    ] = None
     optimizer: Annotated[
         OptimizerName, option("--optimizer", help="Descent, or Adam scaled by the noise.", panel=_METHOD)
     ] = "sgd"
@@ -157,10 +181,14 @@ class Settings:
         self._check_combinations()
 
     def _check_combinations(self) -> None:
+        if self.sampling == "random-allocation":
+            self._check_allocation()
         if is_module(self.model) and self.backend != "torch":
             raise InputError("a module of your own needs --backend torch.")
         if self.momentum and self.optimizer != "sgd":
             raise InputError("momentum goes with --optimizer sgd; adam-wosm has its own.")
+        if self.validate_every is not None and (self.keep_best or self.stop_below is not None):
+            raise InputError("the iterate is chosen on public records (--validate-every) or on private ones, not both.")
         if self.keep_best and self.model == "autoencoder":
             raise InputError("the best iterate is found by accuracy, which an autoencoder does not have.")
         if self.filter == "none":
@@ -182,6 +210,16 @@ class Settings:
         if self.filter_mode == "clip" and (self.clipping != "fixed" or self.algorithm == "sgd"):
             raise InputError("--filter-mode clip needs --clipping fixed and --algorithm gd or cgd; use drop.")
 
+    def _check_allocation(self) -> None:
+        if self.algorithm != "sgd":
+            raise InputError("--sampling random-allocation goes with --algorithm sgd; the others draw nothing.")
+        if self.adjacency != "add-remove":
+            raise InputError(
+                "--sampling random-allocation needs --adjacency add-remove; replace-one has uniform batches."
+            )
+        if self.filter != "none":
+            raise InputError("what a filter must charge for random allocation is not known; use --sampling poisson.")
+
     @property
     def rate(self) -> float:
         """The learning rate: as given, or the optimizer's usual one."""
@@ -199,10 +237,18 @@ class Settings:
             raise InputError(f"Expected batch_size={self.batch_size} of at most the {records} training records.")
         size = records if self.algorithm == "gd" else self.batch_size
         fixed = self.adjacency == "replace-one"
-        return Batches(algorithm=self.algorithm, records=records, batch_size=size, fixed_size=fixed)
+        return Batches(
+            algorithm=self.algorithm,
+            records=records,
+            batch_size=size,
+            fixed_size=fixed,
+            allocated=self.sampling == "random-allocation",
+        )
 
     def planned_steps(self, records: int) -> int:
         """Where plain private training stops: `steps`, or the steps of `epochs` rounded up."""
+        if self.sampling == "random-allocation":
+            return self._allocated_steps(records)
         if self.steps is not None:
             return self.steps
         if self.epochs is None and self.algorithm == "gd":
@@ -213,6 +259,18 @@ class Settings:
             return steps_of_epochs(epochs, self.batches(records).steps_per_epoch, 1)
         return steps_of_epochs(epochs, records, size)
 
+    def _allocated_steps(self, records: int) -> int:
+        """Whole epochs: in a part of one, a record would take part with a probability of its own."""
+        length = self.batches(records).steps_per_epoch
+        epochs = Fraction(self.steps, length) if self.steps is not None else Fraction(self.epochs or _EPOCHS)
+        if epochs.denominator > 1:
+            whole_epochs = math.ceil(epochs)
+            raise InputError(
+                f"random allocation draws one of the {length} steps of an epoch, so epochs are whole: "
+                f"--epochs {whole_epochs}, or --steps {whole_epochs * length}"
+            )
+        return int(epochs) * length
+
     def all_steps(self, records: int) -> int:
         """The steps that are run, with those a filter adds: a third more unless told."""
         planned = self.planned_steps(records)
@@ -221,21 +279,6 @@ class Settings:
         if steps > _MOST_STEPS:
             raise InputError(f"expected at most {_MOST_STEPS:,} steps, got {steps}"[:80], where="steps")
         return steps
-
-    def looks(self, records: int) -> Looks:
-        """The private looks of a run over so many records."""
-        from dpcalc.training.looks import Looks
-
-        planned, total = self.planned_steps(records), self.all_steps(records)
-        first, more = (planned, total - planned) if self.filter != "none" else (total, 0)
-        every = self.look_every or max(1, (more or total // 2) // max(1, self.keep_best - 1))
-        if self.filter == "none":
-            first -= every * max(0, self.keep_best - 1)
-        steps = tuple(first + every * index for index in range(self.keep_best))
-        if steps and not 0 < steps[0] <= steps[-1] <= total:
-            raise InputError(f"{self.keep_best} looks, {every} steps apart, do not fit into a run of {total} steps.")
-        watched = more if self.stop_below is not None else 0
-        return Looks(deviation=self.look_noise * records, steps=steps, watched=watched, stop_by=self.stop_by)
 
     def with_changes(self, changes: dict[str, Any]) -> Settings:
         """The same run with some hyperparameters changed, as a grid search does."""

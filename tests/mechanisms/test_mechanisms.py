@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpcalc.errors import IncompatibleError, InputError
+from dpcalc.guarantee import ADJACENCIES
 from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
 from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from dpcalc.mechanisms.exponential import Exponential
@@ -13,6 +14,21 @@ from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import KaryRandomizedResponse, RandomizedResponse
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+from dpcalc.spec.entries import read_entry
+from dpcalc.spec.inline import parse_inline
+from dpcalc.spec.types import ENTRY_TYPES
+
+
+def from_the_table():
+    """Every example of every type that a spec may name, under each adjacency that it has."""
+    for word, kind in ENTRY_TYPES.items():
+        for entry in (parse_inline(f"{word},{example}") for example in kind.examples):
+            for adjacency in ADJACENCIES:
+                try:
+                    yield read_entry(entry, adjacency).mechanism
+                except InputError:
+                    continue
+
 
 GAUSSIAN = Gaussian(noise_multiplier=1.3)
 REPLACING = Gaussian(noise_multiplier=1.3, adjacency="replace-one")
@@ -34,6 +50,7 @@ ALL = [
     FixedSizeSampled(base=REPLACING, sampling_rate=0.1),
     FixedSizeSampled(base=GAUSSIAN, sampling_rate=0.1),
     OncePerEpoch(base=GAUSSIAN),
+    *from_the_table(),
 ]
 
 

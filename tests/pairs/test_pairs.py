@@ -16,7 +16,6 @@ from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.laplace import LaplacePair
 from dpcalc.pairs.points import PointPair, pure_dp_pair
 from dpcalc.pairs.profile import pair_of_profiles, profile
-from dpcalc.pairs.stacked import stacks
 
 P, Q = np.array([0.2, 0.37, 0.4]), np.array([0.5, 0.3, 0.1])
 LOPSIDED = PointPair(np.log(P / Q), P, Q, 0.03, 0.1)
@@ -130,16 +129,27 @@ def test_pairs_are_equal_by_value():
     assert len({GaussianPair(0.5).mixed(0.1), GaussianPair(0.5).mixed(0.1), GaussianPair(0.6).mixed(0.1)}) == 2
 
 
-def test_kin_are_computed_together():
-    members = [GaussianPair(mu).mixed(0.05) for mu in (0.3, 1.7, 0.9)]
-    others = [pair.reversed() for pair in members]
-    found = stacks([*members, LaplacePair(1.0), *others])
-    assert sorted(len(stack.members) for stack in found) == [3, 3]
-    for stack in found:
-        rows = stack.rows.masses(EDGES)
-        for k, member in enumerate(stack.members):
-            for row, single in zip(rows, member.masses(EDGES), strict=True):
-                assert row[k] == pytest.approx(single, rel=1e-14)
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [GaussianPair(mu) for mu in (0.3, 1.7, 0.02)],
+        [GaussianPair(mu).mixed(0.05) for mu in (0.3, 1.7, 0.9)],
+        [GaussianPair(mu).mixed(rate) for mu, rate in ((0.3, 0.1), (1.7, 0.2))],
+        [LaplacePair(1.0).mixed(0.3), LaplacePair(2.0).mixed(0.3)],
+        [LOPSIDED.mixed(0.3), LOPSIDED],
+        [LaplacePair(1.0), LaplacePair(2.0)],
+    ],
+    ids=repr,
+)
+def test_pairs_of_one_class_are_computed_together_as_each_by_itself(pairs):
+    rows = type(pairs[0]).masses_of_all(pairs, EDGES)
+    edges = np.stack([EDGES + 0.01 * k for k in range(len(pairs))])
+    cells = type(pairs[0]).cells_of_all(pairs, edges)
+    for k, pair in enumerate(pairs):
+        for row, single in zip(rows, pair.masses(EDGES), strict=True):
+            assert row[k] == pytest.approx(single, rel=1e-14)
+        for row, single in zip(cells, pair.cells(edges[k]), strict=True):
+            assert row[k] == pytest.approx(single, rel=1e-13)
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=repr)

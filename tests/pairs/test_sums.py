@@ -13,12 +13,13 @@ import pytest
 from dpcalc.accounting.convex_order import interval
 from dpcalc.accounting.question import Question
 from dpcalc.errors import CertificationError
-from dpcalc.pairs.base import Need, Pair
+from dpcalc.pairs.base import Cells, Need, Pair
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.sums import law as laws
 from dpcalc.pairs.sums.allocated import AllocatedPair, bounds, lower_pair, mean_law, upper_pair
-from dpcalc.pairs.sums.law import P_LOWER, RATIO, Part, SumLaw, terms
+from dpcalc.pairs.sums.law import P_LOWER, RATIO, Part, SumLaw
+from dpcalc.pairs.sums.terms import terms
 
 _SPEC = importlib.util.spec_from_file_location(
     "exact_pairs", Path(__file__).parent.parent / "accounting" / "exact_pairs.py"
@@ -200,7 +201,7 @@ class _Rounded(Pair):
     def cells(self, edges):
         p, q = self.masses(edges)
         told = 1.2 * abs(self.error) if self.told else 0.0
-        return laws.Cells(p, q, np.where(p > 0, told, 0.0), np.where(q > 0, told, 0.0))
+        return Cells(p, q, np.where(p > 0, told, 0.0), np.where(q > 0, told, 0.0))
 
 
 def test_errors_of_masses_are_paid_for():

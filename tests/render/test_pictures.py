@@ -82,11 +82,36 @@ def test_steps_stay_on_a_linear_axis_and_a_limit_is_drawn() -> None:
 
 def test_a_training_run_shows_how_epsilon_grows() -> None:
     result = library.train(model="logistic", epochs=2, seed=5, epsilon=2)
-    growth = charts(told(result))[0]
+    right, growth, *_ = charts(told(result))
+    assert [x for x, _ in right.lines[0].points()][-1] == result.details["steps"]
+    assert all(0 <= y <= 100 for _, y in right.lines[0].points())
     heights = [y for _, y in growth.lines[0].points()]
     assert growth.y_label == "ε at δ = 1e-5"
     assert heights == sorted(heights)
     assert heights[-1] == result.epsilon
+
+
+def test_a_filtered_run_never_shows_more_than_it_guarantees() -> None:
+    result = library.train(model="logistic", filter="gdp", steps=12, seed=5, epsilon=2)
+    growth = next(chart for chart in charts(told(result)) if chart.title == "ε after each step")
+    heights = [y for _, y in growth.lines[0].points()]
+    assert heights == sorted(heights)
+    assert heights[-1] == result.epsilon
+
+
+def test_two_swept_parameters_are_a_line_for_each_value_of_the_second() -> None:
+    settings = {"algorithm": "cgd", "clip": 5, "noise_multiplier": 3, "n": 60000, "batch_size": 1500, "delta": 1e-5}
+    loss = {"strong_convexity": 0.002, "smoothness": 2}
+    result = library.sgd_bound(**settings, **loss, sweep=["epochs=10:50:20", "lr=0.01,0.1"])
+    (chart,) = charts(told(result))
+    assert [line.x for line in chart.lines] == [(10.0, 30.0, 50.0)] * 2
+    for line, rate in zip(chart.lines, (0.01, 0.1), strict=True):
+        alone = [library.sgd_bound(**settings, **loss, lr=rate, epochs=epochs).epsilon for epochs in (10, 30, 50)]
+        assert line.y == pytest.approx(alone, rel=1e-9)
+    assert [line.main for line in chart.lines] == [False, True]
+    assert result.epsilon == max(y for line in chart.lines for y in line.y)
+    with pytest.raises(library.InputError, match="one fixes the other"):
+        library.sgd_bound(**settings, **loss, lr=0.1, sweep=["epochs=10:20:10", "steps=10,20"])
 
 
 def test_of_a_sweep_the_best_line_is_the_main_one() -> None:

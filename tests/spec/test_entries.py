@@ -143,6 +143,7 @@ def test_a_count_multiplies_a_whole_run() -> None:
         ("epochs: 2.5", 3),
         ("batch_size: 3, dataset_size: 10, steps: 10", 4),  # three full batches an epoch: 3 + 3 + 3 + 1
         ("batch_size: 5, dataset_size: 10, steps: 4", 2),
+        ("rate: 0.3, steps: 7", 3),  # three batches an epoch, not four: 3 + 3 + 1
     ],
 )
 @pytest.mark.parametrize("scheme", ["cyclic", "shuffled"])

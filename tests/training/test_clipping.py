@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dpcalc.errors import InputError
-from dpcalc.training.clipping import FixedClip, OnlineClip, QuantileClip, scale_to
+from dpcalc.training.clipping import FixedClip, Online, OnlineClip, QuantileClip, scale_to
+from dpcalc.training.noise import SeededNoise
 
 NORMS = np.array([0.0, 1e-3, 0.5, 1.0, 1.5, 10.0, 1e6])
 
@@ -100,3 +101,17 @@ def test_quantile_noise_split_is_that_of_andrew_et_al():
 def test_too_much_noise_for_the_quantile_is_refused():
     with pytest.raises(InputError, match="noise multiplier below batch size / 10"):
         QuantileClip(1.0, 20.0, quantile=0.5, batch_size=100)
+
+
+def test_online_rates_and_noise_are_options():
+    """ρ_c = ρ_r = 0 moves nothing; ν_q = 2ν leaves ν_g = ν/√(1 − 1/4) for the gradient."""
+    clip = OnlineClip(0.5, 3.0, online=Online(clip_rate=0.0, lr_rate=0.0, split=2.0))
+    assert clip.noise_multiplier == pytest.approx(3.0 / math.sqrt(0.75))
+    for _ in range(3):
+        clip.release(np.ones((2, 5)), 0.0, batch_size=2, noise=SeededNoise(1))
+    assert (clip.clip, clip.rate_factor) == (0.5, 1.0)
+    fast = OnlineClip(0.5, 1e-9, online=Online(clip_rate=0.1, lr_rate=0.2))
+    for _ in range(2):
+        fast.release(np.ones((2, 5)), 0.0, batch_size=2, noise=SeededNoise(1))
+    assert fast.clip == pytest.approx(0.5 * math.exp(0.1))
+    assert fast.rate_factor == pytest.approx(math.exp(0.2))

@@ -133,6 +133,8 @@ def test_a_filtered_run_stops_when_too_few_have_budget_left(stop_by):
     trainer = run(_plan(settings), DATA)
     assert trainer.looking.stopped == trainer.step < trainer.total_steps
     assert trainer.filter.lost.sum() > 0.4 * 300 - 20
+    best = run(_plan(replace(settings, keep_best=3, look_every=20)), DATA).looking
+    assert [step for step, _ in best.answers] == [20, best.stopped]
     assert run(_plan(replace(settings, stop_below=0.001)), DATA).looking.stopped is None or stop_by != "gaussian"
 
 
@@ -184,3 +186,17 @@ def test_the_command_tells_what_was_looked_at(dpcalc):
     shown = dpcalc("train", *asked).out
     assert "best of" in shown
     assert "stopped" in shown
+
+
+def test_validation_keeps_the_best_iterate_on_public_records_and_costs_nothing():
+    settings = replace(PLAIN, validate_every=3)
+    trainer = run(_plan(settings), DATA)
+    steps = [step for step, _ in trainer.looking.answers]
+    assert steps == [3, 6, 9, 12, 15, 18, 20]
+    best = max(merit for _, merit in trainer.looking.answers)
+    assert trainer.model.quality(trainer.parameters, DATA.x_test, DATA.y_test) == best
+    assert _gdp(settings) == _gdp(PLAIN)
+    with pytest.raises(InputError, match="there are none"):
+        run(_plan(settings), replace(DATA, x_test=X[:0], y_test=Y[:0]))
+    with pytest.raises(InputError, match="not both"):
+        replace(settings, keep_best=2)

@@ -8,7 +8,8 @@ import pytest
 
 from dpcalc.errors import InputError, WriteError
 from dpcalc.training.data import synthetic
-from dpcalc.training.loop import DivergedError, Trainer
+from dpcalc.training.history import DivergedError
+from dpcalc.training.loop import Trainer
 from dpcalc.training.noise import SeededNoise
 from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account

@@ -1,6 +1,7 @@
 """PyTorch in place of NumPy: the same numbers, the same account, and modules of the user's own."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -204,3 +205,24 @@ def test_a_module_needs_torch_and_a_backend_is_one_of_two():
         Settings(model="file.py:build")
     with pytest.raises(InputError, match="backend"):
         Settings(backend="jax")
+
+
+def test_a_leaky_network_is_that_of_pytorch():
+    """Scores against torch.nn with the same parameters, in both backends."""
+    generator = np.random.default_rng(4)
+    x = generator.standard_normal((9, 6))
+    for backend in ("numpy", "torch"):
+        network = build("mlp", features=6, classes=3, hidden=(5,), backend=backend, activation="leaky-relu")
+        start = network.initial(generator.random).astype(np.float64)
+        first, bias, second, last = np.split(start, [30, 35, 50])
+        hidden = torch.nn.functional.leaky_relu(torch.from_numpy(x @ first.reshape(6, 5) + bias)).numpy()
+        assert (hidden < 0).any()
+        assert network.outputs(start, x) == pytest.approx(hidden @ second.reshape(5, 3) + last, rel=1e-12)
+
+
+def test_the_module_to_start_from_trains(dpcalc):
+    source = Path(__file__).parents[2] / "examples" / "own_module.py"
+    asked = ("--backend", "torch", "--model", f"{source}:build", "--epochs", 1, "--seed", 1)
+    document = dpcalc("train", *asked, "-f", "json").json
+    assert document["details"]["test_accuracy"] > 0.5
+    assert document["guarantee"] == "certified"

@@ -71,6 +71,14 @@ def coarsened(law: Law, k: int, left: int, right: int) -> Law:
     return replace(law, components=dict(sorted(components.items())), ledger=ledger)
 
 
+def on_grid(law: Law, finest: int) -> Law:
+    """The law with everything that is on finer grids than this one moved to it."""
+    for k in range(min(law.components, default=finest), finest):
+        if k in law.components:
+            law = coarsened(law, k, law.components[k].size, 0)
+    return law
+
+
 def cut(law: Law, k: int, left: int, right: int) -> Law:
     """The first `left` and last `right` points of component k taken off; below, they are ignored (L3).
 

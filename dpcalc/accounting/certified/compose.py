@@ -86,6 +86,16 @@ def halved(law: Law, *, short: int = SHORT, worse: Direction = "remove") -> Law:
     return _appended(done, {k: part.take(slice(rest, None)) for k, part in law.components.items()})
 
 
+def split(law: Law, size: int) -> list[Law]:
+    """A batch as batches of at most so many laws; the first has what is in the ledger of all."""
+    if law.batch <= size:
+        return [law]
+    parts = [_part(law, slice(start, min(start + size, law.batch))) for start in range(0, law.batch, size)]
+    each, bare = law.count // law.batch, Ledger(lost=law.ledger.lost)
+    counted = [replace(part, ledger=bare, count=each * part.batch) for part in parts]
+    return [replace(counted[0], ledger=law.ledger, count=law.count - each * (law.batch - parts[0].batch)), *counted[1:]]
+
+
 def _part(law: Law, laws: slice) -> Law:
     return replace(law, components={k: part.take(laws) for k, part in law.components.items()})
 

@@ -48,8 +48,7 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans, tilt: float = 
     z = np.exp(layout.edges) + np.expm1(layout.edges) * ((1 - q) / q)
     with np.errstate(divide="ignore"):
         t = np.log(np.maximum(z, 0.0))
-    found = [base.cells(row) for base, row in zip(bases, t, strict=True)]
-    p, b, p_error, b_error = (np.stack(column) for column in zip(*found, strict=True))
+    p, b, p_error, b_error = _cells(bases, t)
     _bring_zero_inside((p, b, p_error, b_error), z)
     beyond = _without_faint(p, b, p_error, b_error, q)
     infinite, zero, at_first, at_last = _ends(
@@ -62,16 +61,28 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans, tilt: float = 
     weights[0][:, 0] += at_first
     weights[1][:, -1] += at_last
     low_p, low_b, slack = _known(p, b, p_error, b_error, q)
-    components = {
-        k: _component(k, layout, step, (weights, (low_p[:, 1:-1], low_b[:, 1:-1])), tilt)
-        for k in {block[0] for block in layout.blocks}
-    }
+    lower = low_p[:, 1:-1], low_b[:, 1:-1], _named_up(weights, layout.edges, tilt)
+    components = {k: _component(k, layout, step, (weights, lower), tilt) for k in {block[0] for block in layout.blocks}}
     if len(pairs) == 1:
         components = {k: Component(part.start, part.rows[0]) for k, part in components.items()}
     # e^{τℓ} is off by |τℓ| units and those of the exponential; powers of two are exact.
     tilted = len(pairs) * accumulated(8 * (1 + abs(tilt)) * float(np.abs(layout.edges).max()) + 32)
     ledger = Ledger(infinite + beyond[0], zero + beyond[1], _FAINTEST, relative + tilted, slack + tilted, shift)
     return Law(step, dict(sorted(components.items())), ledger, len(pairs), tilt=tilt)
+
+
+def _cells(bases: Sequence[Pair], edges: Floats) -> Cells:
+    """The cells of some pairs, those of one class in one go."""
+    kinds: dict[type[Pair], list[int]] = {}
+    for k, base in enumerate(bases):
+        kinds.setdefault(type(base), []).append(k)
+    if len(kinds) == 1:
+        return type(bases[0]).cells_of_all(bases, edges)
+    out = Cells(*np.empty((4, len(bases), edges.shape[-1] + 1)))
+    for kind, members in kinds.items():
+        for column, found in zip(out, kind.cells_of_all([bases[k] for k in members], edges[members]), strict=True):
+            column[members] = found
+    return out
 
 
 def _layout(step: float, spans: Spans) -> _Layout:
@@ -217,14 +228,35 @@ def _known(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) ->
     return np.where(known, mixed, 0.0), np.where(known, b, 0.0), float(slack.sum()) + 8 * UNIT * len(p)
 
 
+def _named_up(weights: tuple[Floats, Floats], edges: Floats, tilt: float) -> Floats:
+    """Which share of each lower cell has the name of its upper point: any choice is a map of outputs (L3).
+
+    Cells whose weight is nearer to their upper point take its name, as many as keep the mean of log X, so that names of
+    many steps do not drift away from the weights above.
+    """
+    down, up = weights
+    share = up / np.maximum(down + up, SMALLEST_NORMAL)
+    middle = (edges[1:] + edges[:-1]) / 2
+    moment = times_exp(down + up, np.broadcast_to(tilt * middle, up.shape)) * np.diff(edges)
+    order = np.argsort(-share, axis=-1)
+    sizes = np.take_along_axis(moment, order, axis=-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        before = np.cumsum(sizes, axis=-1) - sizes
+        wanted = (moment * share).sum(axis=-1, keepdims=True)
+        filled = np.clip(wanted - before, 0.0, sizes) / np.maximum(sizes, SMALLEST_NORMAL)
+    named = np.empty_like(filled)
+    np.put_along_axis(named, order, np.where(filled <= 1, filled, 1.0), axis=-1)
+    return np.asarray(named)
+
+
 def _component(
     k: int,
     layout: _Layout,
     step: float,
-    columns: tuple[tuple[Floats, Floats], tuple[Floats, Floats]],
+    columns: tuple[tuple[Floats, Floats], tuple[Floats, Floats, Floats]],
     tilt: float,
 ) -> Component:
-    """The rows of one grid; a lower cell has the name of the point that takes more of its weight."""
+    """The rows of one grid; of a lower cell a share has the name of its upper point, and the rest of the lower one."""
     weights, lower = columns
     blocks = [block for block in layout.blocks if block[0] == k]
     start = min(first for _, first, _, _ in blocks)
@@ -235,10 +267,10 @@ def _component(
         at, count = first - start, end - begin
         rows[:, UPPER, at : at + count] += down
         rows[:, UPPER, at + 1 : at + count + 1] += up
-        named_up = up > down
+        named_up = lower[2][:, begin:end]
         for row, masses in ((P_LOWER, lower[0][:, begin:end]), (Q_LOWER, lower[1][:, begin:end])):
-            rows[:, row, at : at + count] += np.where(named_up, 0.0, masses)
-            rows[:, row, at + 1 : at + count + 1] += np.where(named_up, masses, 0.0)
+            rows[:, row, at : at + count] += (1 - named_up) * masses
+            rows[:, row, at + 1 : at + count + 1] += named_up * masses
     losses = (start + np.arange(size, dtype=np.float64)) * (step * float(RATIO) ** k)
     for row, power in ((UPPER, tilt), (P_LOWER, tilt - 1), (Q_LOWER, tilt)):
         rows[:, row] = times_exp(rows[:, row], power * losses)

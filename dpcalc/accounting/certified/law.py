@@ -28,8 +28,10 @@ _SAFE = 600.0  # e^±600 times a weight has all its digits
 def times_exp(values: Floats, exponents: Floats) -> Floats:
     """Values ≥ 0 times e^exponent, to 8 + 4|exponent| units and 2⁻¹⁰²², also where e^exponent leaves the doubles."""
     near = np.abs(exponents) < _SAFE
+    if near.all():
+        return np.asarray(values * np.exp(exponents))
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        far = np.exp(np.log(values) + exponents) if not near.all() else values
+        far = np.exp(np.log(values) + exponents)
         return np.asarray(np.where(near, values * np.exp(np.where(near, exponents, 0.0)), far))
 
 

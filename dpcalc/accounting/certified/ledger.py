@@ -32,6 +32,10 @@ class Ledger:
         added = Ledger(*(mine + theirs for mine, theirs in zip(_values(self), _values(other), strict=True)))
         return replace(added, lost=self.lost * totals[1] + other.lost * totals[0])
 
+    def times(self, count: int) -> Ledger:
+        """The ledger of so many copies; `lost` for rows of a total of at most 1."""
+        return Ledger(*(count * value for value in _values(self)))
+
     def plus(self, *, infinite: float = 0.0, zero: float = 0.0, lost: float = 0.0, relative: float = 0.0) -> Ledger:
         """The ledger with more charged to it."""
         return replace(

@@ -14,12 +14,13 @@ from dpcalc.rounding import UNIT, accumulated
 
 _FAINT = 1e-280  # masses below are counted at ∞ above and left out below
 _TRUSTED = 0.25  # relative + slack must be less, or nothing is known
-_TRIES = 80
+_TRIES = 30
+_NEARLY_ZERO = 1e-6
 
 
 @dataclass(frozen=True)
 class Curve:
-    """δ(ε) from one side: `rest` + Σ mass·(1 - e^{ε - loss})₊."""
+    """δ(ε) from one side: `rest` + Σ mass·(1 - e^{ε - loss})₊, losses in increasing order."""
 
     upper: bool
     losses: Floats
@@ -28,28 +29,29 @@ class Curve:
 
     def delta(self, epsilon: float) -> float:
         """δ at ε ≥ 0: an upper bound, or a lower one. What is not a number bounds nothing: ∞ above and 0 below."""
+        start = int(np.searchsorted(self.losses, epsilon))
+        masses = self.masses[start:]
         with np.errstate(invalid="ignore", over="ignore"):
-            terms = float(self.masses @ -np.expm1(np.minimum(epsilon - self.losses, 0.0)))
+            terms = float(masses @ -np.expm1(epsilon - self.losses[start:]))
         if not math.isfinite(terms):
             return math.inf if self.upper else 0.0
         if self.upper:
-            return self.rest + terms * (1 + accumulated(len(self.masses) + 8))
-        return max(terms * (1 - accumulated(len(self.masses) + 8)), 0.0)
+            return self.rest + terms * (1 + accumulated(len(masses) + 8))
+        return max(terms * (1 - accumulated(len(masses) + 8)), 0.0)
 
     def epsilon(self, delta: float) -> float:
         """ε at δ: at least the true one as an upper bound (∞ if none is found), at most as a lower one (or 0)."""
-        holds = self._holds
-        if self.upper and holds(0.0, delta):
-            return 0.0
         guess = self._guess(delta)
+        if self.upper and (guess is None or guess <= _NEARLY_ZERO) and self._holds(0.0, delta):
+            return 0.0
         if guess is None:
             return math.inf if self.upper else 0.0
-        stride = 4 * UNIT
+        stride = 16 * UNIT
         for _ in range(_TRIES):
-            if holds(guess, delta):
+            if self._holds(guess, delta):
                 return max(guess, 0.0)
-            guess += (stride if self.upper else -stride) * max(abs(guess), 1e-6)
-            stride *= 2
+            guess += (stride if self.upper else -stride) * max(abs(guess), _NEARLY_ZERO)
+            stride *= 8
             if guess <= 0 and not self.upper:
                 return 0.0
         return math.inf if self.upper else 0.0
@@ -60,36 +62,46 @@ class Curve:
 
     def _guess(self, delta: float) -> float | None:
         """Where the bound meets δ, by a sum from the largest loss down."""
-        order = np.argsort(-self.losses)
-        losses, masses = self.losses[order], self.masses[order]
-        origin = max(float(losses.max(initial=0.0)) - 300, 0.0)  # so that e^loss and e^-loss stay within the doubles
-        with np.errstate(over="ignore", invalid="ignore"):
+        losses, masses = self.losses[::-1], self.masses[::-1]
+        origin = max(float(losses[0]) - 300, 0.0) if losses.size else 0.0  # e^±(loss - origin) are within the doubles
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            shrunk = np.exp(origin - losses)
             p = np.cumsum(masses)
-            q = np.cumsum(masses * np.exp(origin - losses))
-            at_losses = p - np.exp(losses - origin) * q
+            q = np.cumsum(masses * shrunk)
+            at_losses = p - q / shrunk
         target = delta - self.rest
-        beyond = np.flatnonzero(at_losses > target)
-        k = int(beyond[0]) if beyond.size else len(losses)
-        if not target > 0 or k == 0 or not p[k - 1] > target:
-            return None
-        if not q[k - 1] > 0:
+        beyond = np.flatnonzero(at_losses[1:] > target)  # at the largest loss nothing is, but for rounding
+        k = 1 + int(beyond[0]) if beyond.size else len(losses)
+        if not target > 0 or k == 0 or not (p[k - 1] > target and q[k - 1] > 0):
             return None
         found = origin + math.log((float(p[k - 1]) - target) / float(q[k - 1]))
         return found if math.isfinite(found) else None
 
     def slope(self, epsilon: float, delta: float) -> float:
         """-d log δ / dε, a hint."""
-        above = self.losses > epsilon
-        return float((self.masses[above] * np.exp(epsilon - self.losses[above])).sum()) / max(delta, 1e-300)
+        start = int(np.searchsorted(self.losses, epsilon))
+        return float(self.masses[start:] @ np.exp(epsilon - self.losses[start:])) / max(delta, 1e-300)
 
 
 def curve(law: Law, direction: Direction, *, upper: bool) -> Curve:
     """One side of δ(ε) in one direction."""
     parts = law.components
-    losses = np.concatenate([law.losses(k) for k in parts] or [np.zeros(0)])
-    rows = np.concatenate([part.rows for part in parts.values()] or [np.zeros((3, 0))], axis=-1)
+    if len(parts) == 1:
+        ((k, part),) = parts.items()
+        losses, rows = law.losses(k), part.rows
+    else:
+        losses = np.concatenate([law.losses(k) for k in parts] or [np.zeros(0)])
+        rows = np.concatenate([part.rows for part in parts.values()] or [np.zeros((3, 0))], axis=-1)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _upper(law, direction, losses, rows) if upper else _lower(law, direction, losses, rows)
+
+
+def _curve(upper: bool, losses: Floats, masses: Floats, rest: float) -> Curve:
+    """Points in increasing order; what is not a number stays, and is seen."""
+    if not np.all(losses[1:] >= losses[:-1]):
+        order = np.argsort(losses, kind="stable")
+        losses, masses = losses[order], masses[order]
+    return Curve(upper, losses, masses, rest)
 
 
 def _upper(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curve:
@@ -99,9 +111,9 @@ def _upper(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curv
     masses = times_exp(rows[UPPER], factors) * (1 + 2 * (ledger.relative + ledger.shift) + _of_factors(factors))
     rest = ledger.infinite if direction == "remove" else ledger.zero
     rest = (rest + _FAINT * len(losses)) * (1 + 2 * ledger.relative + 8 * UNIT)
-    rest = rest if ledger.relative + ledger.shift < _TRUSTED else math.inf
+    rest = rest if ledger.relative + ledger.shift < _TRUSTED and math.isfinite(masses.sum()) else math.inf
     keep = ~(masses < _FAINT)  # so that NaN is kept, and seen
-    return Curve(True, (points + ledger.shift + 4 * UNIT * (1 + np.abs(points)))[keep], masses[keep], rest)
+    return _curve(True, (points + ledger.shift + 4 * UNIT * (1 + np.abs(points)))[keep], masses[keep], rest)
 
 
 def _lower(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curve:
@@ -116,7 +128,7 @@ def _lower(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curv
     masses = times_exp(rows[detected], factors) * (1 - r)
     ratios = points + np.log(rows[detected] / rows[other]) + (math.log1p(-r) - math.log1p(r))
     keep = known & (masses > _FAINT)
-    return Curve(False, (ratios - 8 * UNIT * (1 + np.abs(points) + np.abs(ratios)))[keep], masses[keep], 0.0)
+    return _curve(False, (ratios - 8 * UNIT * (1 + np.abs(points) + np.abs(ratios)))[keep], masses[keep], 0.0)
 
 
 def _of_factors(factors: Floats) -> float:

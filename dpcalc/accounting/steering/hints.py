@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc.accounting.certified.coarsen import coarsened, cut
-from dpcalc.accounting.certified.discretise import Spans
 from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Direction, Law
 from dpcalc.accounting.steering.pilot import Sketch, Way
 from dpcalc.arrays import Floats
@@ -23,16 +22,16 @@ SMALL_DELTA = 1e-9
 """Below, directions are composed one by one, each in its own scale."""
 
 BASE_SHARE = 0.2  # of the variance, for putting single steps on a grid
+WHOLE_SHARE = 0.35  # the same where that is the only grid: above and below cost as much each
 MOVE_SHARE = 0.5  # and for moving parts of products to coarser ones
-_BASE_MOVE = 0.02  # of the variances, for each end of each grid of a single step
 _WHOLE, _TAIL = 0.7, 0.02  # of what is available, for a whole grid and for each of its ends
-_COARSEST = 1.5  # the largest step times the order
-_WIDEST = 1 << 14  # blocks of points of one grid on either side of the middle
-_MOST = 1 << 17  # points of the coarsest grid
-_FURTHEST = 680.0
+COARSEST = 1.5
+"""The largest step times the order."""
+
 _IRRELEVANT = 25.0  # nats
 _STEEPEST = 300.0  # tilt times the largest loss of a step: rows stay within the range of doubles
-_CUT = 2e-3  # of the tolerance in δ, for tails
+_CUT = 2e-3  # of the tolerance in δ, for the tails of each product
+_CUT_ONCE = 0.02  # and where tails are cut but once
 _AIM = 1.0  # of the variance that the tolerance allows
 _FEW = 5  # so few points are not worth a move
 
@@ -48,6 +47,7 @@ class Hints:
     step: float
     tilt: float
     worse: Direction
+    one_grid: bool
 
     def relevance(self, losses: Floats, way: int) -> Floats:
         """log of how much a Q-mass at these losses matters, in one direction."""
@@ -55,6 +55,11 @@ class Hints:
         if way == 1:
             return np.asarray(order * np.minimum(-losses, epsilon))
         return np.asarray((order + 1) * np.minimum(losses, epsilon) - 3 * np.maximum(losses - epsilon - 1, 0.0))
+
+    @property
+    def again(self) -> float:
+        """How often a point of a single step on a coarser grid costs what putting it there did."""
+        return 1.0 if self.one_grid else _again(self.total)
 
     def steepest(self) -> float:
         """The order that limits how coarse a grid may be."""
@@ -94,62 +99,34 @@ class Hints:
 
 
 def make_hints(
-    sketch: Sketch, ways: tuple[Way, Way], delta: float, widths: tuple[float, float], spacing: float | None
+    sketch: Sketch,
+    ways: tuple[Way, Way],
+    delta: float,
+    widths: tuple[float, float],
+    spacing: float | None,
+    *,
+    one_grid: bool = False,
+    bell: bool = False,
 ) -> Hints:
-    """Hints for intervals that are about so wide in ε at δ, removing and adding."""
+    """Hints for intervals that are about so wide in ε at δ, removing and adding; for a single grid if so asked,
+    where the sum of all losses may be like a bell."""
     remove, add = (2 * _AIM * width / (way.order + 1) for way, width in zip(ways, widths, strict=True))
     top = max(way.epsilon for way in ways)
-    step = max(math.sqrt(6 * BASE_SHARE * min(remove, add) / sketch.total), 1e-14 * top, 1e-300)
+    share = WHOLE_SHARE if one_grid else BASE_SHARE
+    step = max(math.sqrt(6 * share * min(remove, add) / sketch.total), 1e-14 * top, 1e-300)
     if spacing is not None and spacing > step:
         step = spacing / math.ceil(spacing / step)
     read = [k for k in (0, 1) if widths[k] < math.inf]
     worse: Direction = "remove" if max(read, key=lambda k: ways[k].epsilon) == 0 else "add"
-    share = min(max(min(widths[k] * ways[k].order for k in read), 1e-12), 1.0)
-    cut = _CUT * share * delta
+    weight = min(max(min(widths[k] * ways[k].order for k in read), 1e-12), 1.0)
+    cut = (_CUT_ONCE if one_grid else _CUT) * weight * delta
     tilt = 0.5
-    if len(read) == 1 and delta <= SMALL_DELTA:
+    if len(read) == 1 and (one_grid or delta <= SMALL_DELTA):
+        (way,) = read
+        order = sketch.mildest(ways[way], 1 - 2 * way, delta, bell=bell) if one_grid else ways[way].order
         steepest = max(_STEEPEST / sketch.reach(cut), 0.5)
-        tilt = min(ways[0].order + 1, steepest) if worse == "remove" else -min(ways[1].order, steepest)
-    return Hints(ways, (remove, add), sketch.total, cut, step, tilt, worse)
-
-
-def spans_for(hints: Hints, losses: Floats, masses: Floats) -> Spans:
-    """Grids for a pair with these Q-masses at log X = losses: grid k where going to grid k + 1 would not be cheap."""
-    there = masses > 0
-    ratios, logs = losses[there], np.log(masses[there])
-    rare = math.log(hints.cut / hints.total)
-    heavy = np.flatnonzero((logs > rare) | (logs + ratios > rare))
-    low, high = (float(ratios[heavy].min()), float(ratios[heavy].max())) if heavy.size else (0.0, 0.0)
-    low, high = max(low - 0.15 * abs(low), -_FURTHEST), min(high + 0.15 * abs(high), _FURTHEST)
-    left, right = hints.limits(ratios, logs)
-    low, high = max(low, left), min(high, right)
-    out: list[tuple[int, int]] = []
-    while True:
-        s = hints.step * float(RATIO) ** len(out)
-        cost = hints.costs(ratios, logs, np.full(len(ratios), s), 1.0)
-        first, last = _range(ratios, cost * _again(hints.total), s)
-        if out:
-            first = min(first, out[-1][0] // RATIO // RATIO * RATIO)
-            last = max(last, -(-out[-1][1] // RATIO // RATIO) * RATIO)
-        whole = hints.steepest() * RATIO * s > _COARSEST or (first <= low / s and last >= high / s)
-        if whole and high - low < _MOST * s:
-            first, last = min(first, math.floor(low / s)), max(last, math.ceil(high / s))
-            return (*out, (first, max(last, first + 1)))
-        out.append((first, last))
-
-
-def _range(ratios: Floats, cost: Floats, step: float) -> tuple[int, int]:
-    """The points of a grid between which it is not cheap to go to the next one, as multiples of RATIO."""
-    total = np.cumsum(cost)
-    i = int(np.searchsorted(total, _BASE_MOVE))
-    j = int(np.searchsorted(np.cumsum(cost[::-1]), _BASE_MOVE))
-    middle = float(ratios[min(int(np.searchsorted(total, total[-1] / 2)), len(ratios) - 1)])
-    low = high = middle
-    if i + j < len(ratios):
-        low, high = float(ratios[max(i - 1, 0)]), float(ratios[min(len(ratios) - j, len(ratios) - 1)])
-    first = max(math.floor(low / step / RATIO), math.floor(middle / step / RATIO) - _WIDEST) * RATIO
-    last = min(math.ceil(high / step / RATIO), math.ceil(middle / step / RATIO) + _WIDEST) * RATIO
-    return first, last
+        tilt = min(order + 1, steepest) if way == 0 else -min(order, steepest)
+    return Hints(ways, (remove, add), sketch.total, cut, step, tilt, worse, one_grid)
 
 
 @dataclass
@@ -161,19 +138,10 @@ class Spending:
 
     def trimmed(self, law: Law) -> Law:
         """Rare tails cut off, and parts of each grid moved to the next coarser one as far as the budget goes."""
+        return self._moved(without_tails(law, self.hints)) if law.components else law
+
+    def _moved(self, law: Law) -> Law:
         hints = self.hints
-        if not law.components:
-            return law
-        allowed = hints.cut * law.count / hints.total
-        keys = list(law.components)
-        losses = np.concatenate([law.losses(k) for k in keys])
-        with np.errstate(divide="ignore"):
-            log_q = np.log(np.concatenate([_weights(law, k) for k in keys])) + law.log_factors("add", losses)
-        limits = hints.limits(losses, log_q)
-        for k in keys:
-            i, j = _rare(law, k, allowed, limits)
-            if i or j:
-                law = cut(law, k, i, j)
         available = MOVE_SHARE * math.log2(law.count / law.batch + 1) / math.log2(hints.total + 1) - self.spent
         if not law.components or available <= 0:
             return law
@@ -190,12 +158,27 @@ class Spending:
         for k, size in zip(keys[::-1], sizes[::-1], strict=True):  # from the coarsest, so that nothing moves twice
             here = costs[end - size : end]
             end -= size
-            if hints.steepest() * RATIO * law.step_of(k) <= _COARSEST:
+            if hints.steepest() * RATIO * law.step_of(k) <= COARSEST:
                 left, right, cost = _moves(here, available, again, finest=k == keys[0])
                 if left + right:
                     law = coarsened(law, k, left, right)
                     available, self.spent = available - cost, self.spent + cost
         return law
+
+
+def without_tails(law: Law, hints: Hints) -> Law:
+    """The law without tails that are rare enough to be cut off."""
+    allowed = hints.cut * law.count / hints.total
+    keys = list(law.components)
+    losses = np.concatenate([law.losses(k) for k in keys])
+    with np.errstate(divide="ignore"):
+        log_q = np.log(np.concatenate([_weights(law, k) for k in keys])) + law.log_factors("add", losses)
+    limits = hints.limits(losses, log_q)
+    for k in keys:
+        i, j = _rare(law, k, allowed, limits)
+        if i or j:
+            law = cut(law, k, i, j)
+    return law
 
 
 def _again(copies: float) -> float:

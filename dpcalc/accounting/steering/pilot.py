@@ -15,7 +15,13 @@ from dpcalc.pairs.base import Pair
 _ORDERS = np.geomspace(0.02, 1e6, 60)
 _FINER = np.exp(np.linspace(-0.3, 0.3, 9))
 _LARGEST, _SMALLEST = 690.0, 1e-9
+_TOGETHER = 256  # pairs that are drawn at once
 _RARE = 1e-3  # of δ
+_VISIBLE, _CLEAR = 6.0, 2.0  # nats
+_SHARES = np.linspace(0.0, 1.0, 11)
+_SKEW = 0.5
+_LEAST = 0.57  # of the Rényi bound
+_BELL = 4.0  # standard deviations squared, in units of the order: where saddle points are near the truth
 
 
 @lru_cache(maxsize=1)
@@ -109,6 +115,39 @@ class Sketch:
         with np.errstate(over="ignore", invalid="ignore"):
             return self.cumulants(powers) - np.log1p(orders) + orders * np.log(orders / (1 + orders))
 
+    def nearer(self, way: Way, sign: int, delta: float) -> tuple[float, float]:
+        """A direction's ε at δ by the saddle point at its order, and a value that it is seldom below.
+
+        Of few steps, or steps with rare large losses, little is known before they are composed: 0 then.
+        """
+        kept = self.without_tails(_RARE * delta)
+        power = way.order + 1 if sign > 0 else -way.order
+        logs = power * kept.losses
+        used = kept.masses.any(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            tilted = np.where(
+                used, kept.masses * np.exp(np.where(used, logs - logs[used].max(initial=-np.inf), 0.0)), 0.0
+            )
+            first, second, third = (tilted @ kept.losses**k / tilted.sum(axis=1) for k in (1, 2, 3))
+            variance = float(kept.counts @ np.maximum(second - first**2, 0.0))
+            skewness = float(kept.counts @ (third - 3 * first * second + 2 * first**3)) / max(variance**1.5, 1e-300)
+        log_moment = float(kept.cumulants(np.array([power]))[0])
+        missing = math.log(way.order * (1 + way.order)) + math.log(2 * math.pi * variance) / 2 if variance > 0 else 0.0
+        epsilon = (log_moment - math.log(delta) - missing) / way.order
+        epsilon = way.epsilon if math.isnan(epsilon) else min(max(epsilon, _LEAST * way.epsilon), way.epsilon)
+        bell = abs(skewness) < _SKEW and way.order**2 * variance > _BELL and epsilon > _LEAST * way.epsilon
+        return epsilon, (0.9 * epsilon if bell else 0.0)
+
+    def mildest(self, way: Way, sign: int, delta: float, *, bell: bool) -> float:
+        """The smallest order s ≤ λ at which what lies beyond ε is not yet faint: of E X^{1+s} for removing, a share.
+
+        High orders bring rare large losses to the fore, which need wide windows; a sum like a bell has none.
+        """
+        orders = way.order * _SHARES
+        kept = self.without_tails(_RARE * delta)
+        logs = kept.cumulants(orders + 1 if sign > 0 else -orders) - orders * way.epsilon
+        return float(orders[int(np.argmax(logs <= logs[-1] + (_CLEAR if bell else _VISIBLE)))])
+
     def log_delta(self, epsilon: float) -> float:
         """About log δ at ε, the larger of both directions: the RDP bound at its best order."""
         logs = [self._logs(sign, _ORDERS) - _ORDERS * epsilon for sign in (1, -1)]
@@ -120,14 +159,17 @@ def sketch(parts: Sequence[tuple[Pair, int]], at: Floats | None = None) -> Sketc
     at = knots() if at is None else at
     x = np.exp(at)
     rows = np.zeros((len(parts), len(at)))
-    for row, (pair, _) in zip(rows, parts, strict=True):
-        p, q = pair.masses(at)
-        p, q = p[1:-1], q[1:-1]
-        ratio = np.clip(p / np.maximum(q, 1e-300), x[:-1], x[1:])
-        mass = np.where(q > 0, q, p / x[1:])
-        share = (ratio - x[:-1]) / (x[1:] - x[:-1])
-        row[:-1] += mass * (1 - share)
-        row[1:] += mass * share
+    kinds: dict[type[Pair], list[int]] = {}
+    for k, (pair, _) in enumerate(parts):
+        kinds.setdefault(type(pair), []).append(k)
+    for kind, members in kinds.items():
+        for chosen in (members[start : start + _TOGETHER] for start in range(0, len(members), _TOGETHER)):
+            p, q = (masses[:, 1:-1] for masses in kind.masses_of_all([parts[k][0] for k in chosen], at))
+            ratio = np.clip(p / np.maximum(q, 1e-300), x[:-1], x[1:])
+            mass = np.where(q > 0, q, p / x[1:])
+            share = (ratio - x[:-1]) / (x[1:] - x[:-1])
+            rows[chosen, :-1] += mass * (1 - share)
+            rows[chosen, 1:] += mass * share
     used = np.flatnonzero(rows.any(axis=0))
     used = used if used.size else np.array([len(at) // 2])
     return Sketch(at[used], rows[:, used], np.array([float(count) for _, count in parts]))

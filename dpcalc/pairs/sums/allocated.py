@@ -14,8 +14,9 @@ from dpcalc.pairs.base import Cells, Need, Pair
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.profile import group_of_two
 from dpcalc.pairs.sums.hints import make_hints
-from dpcalc.pairs.sums.law import P_LOWER, Q_LOWER, UPPER, SumLaw, terms
+from dpcalc.pairs.sums.law import P_LOWER, Q_LOWER, UPPER, SumLaw
 from dpcalc.pairs.sums.pilot import of_mean, one_term
+from dpcalc.pairs.sums.terms import terms
 from dpcalc.rounding import SMALLEST_NORMAL, UNIT, accumulated
 
 Side = Literal["upper", "lower"]

@@ -1,8 +1,8 @@
 """The law of X = (Z₁ + … + Z_n)/n, Z_i independent copies of dP/dQ under Q, on nested linear grids (L6).
 
-Stages map certified laws to certified laws under any hints: `terms` (pair → law of one Z), `plus` (two independent
-blocks), `coarsened`, `without_left` and `without_right`. Nothing here looks at a tolerance; docs/certificate.md has
-the lemmas.
+Stages map certified laws to certified laws under any hints: `terms` (a pair to the law of one Z), `plus` (two
+independent blocks), `coarsened`, `without_left` and `without_right`. Nothing here looks at a tolerance;
+docs/certificate.md has the lemmas.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.errors import CertificationError
-from dpcalc.pairs.base import Cells, Pair
 from dpcalc.rounding import SMALLEST_NORMAL, UNIT, accumulated
 
 RATIO = 4
@@ -26,12 +24,11 @@ UPPER, P_LOWER, Q_LOWER = 0, 1, 2
 Spans = tuple[tuple[int, int], ...]
 """Index ranges on the grids 0, 1, …: each inside the next; grid k is used outside the range of grid k - 1."""
 
-_TOO_MUCH = 1e-9  # masses that add up to more than 1 by this are not those of a pair
-_UNKNOWN = 1e-10  # lower cells whose relative error is larger are ignored
-_POINTS = 4  # units of a logarithm, relative to it, and of the point it is taken of
-_FAINT = 1e-300  # a mass of 0 may be one that doubles cannot hold
 _BLOCK = 32  # terms of an inner product that are added in a row
-_COARSENING, _SUM = 16, 32  # roundings of a weight, besides those of the terms of a sum
+_COARSENING = 16  # roundings of a weight that is split or gathered
+PER_SUM = 32
+"""Roundings of a weight of a sum, besides those of its terms."""
+
 
 _SHARES = np.array([0.0, 0.25, 0.5, 0.75])  # exact: what goes to the upper of two coarse points
 _NEAR = np.array([0.0, 0.0, 0.5, 1.0])  # a name half-way goes either way with equal chance, so that names do not drift
@@ -135,7 +132,7 @@ class SumLaw:
         if self.step != other.step:
             raise ValueError("laws on different grids have no sum")
         parts: dict[int, Part] = {}
-        terms, same = float(_SUM), self is other
+        terms, same = float(PER_SUM), self is other
         fine_x: Part | None = None
         fine_y: Part | None = None
         keys = (*self.parts, *other.parts)
@@ -233,118 +230,3 @@ def _added(part: Part | None, finer: Part | None) -> Part | None:
 def _total(law: SumLaw) -> float:
     """The largest sum of a row."""
     return float(sum(np.max(part.rows.sum(axis=-1), initial=0.0) for part in law.parts.values())) * 1.001
-
-
-def terms(pair: Pair, step: float, spans: Spans, ignored: float = 0.0) -> SumLaw:
-    """One term Z = dP/dQ as a law on these grids, from the masses of cells (L2, L8, L9).
-
-    Below, cells of up to `ignored` mass in all are left out, those of which least is known.
-    """
-    which, start, z = _layout(step, spans)
-    first = 1 if z[0] == 0 else 0  # what is below the first positive edge lies between 0 and it
-    with np.errstate(divide="ignore"):
-        edges = np.log(z[first:])
-    cells = pair.cells(edges)
-    infinite, gone = _missing(cells)  # with what cells of mass 0 may hold
-    if first == 0:  # what lies below the grid
-        below_p, below_q = float(cells.p[0] + cells.p_error[0]), float(cells.q[0] + cells.q_error[0])
-        gone = (gone[0] + max(below_p, below_q * z[0], below_q), gone[1] + below_q)
-        cells = Cells(*(column[1:] for column in cells))
-    down, up = _split(Cells(*(column[:-1] for column in cells)), z, _off(edges))
-    p, q, p_error, q_error = (float(column[-1]) for column in cells)
-    at_last = (q + q_error) * (1 + 4 * UNIT)
-    spared = max(q - q_error, 0.0) * float(z[-1]) * (1 - 8 * UNIT - 2 * _off(edges))
-    infinite += max((p + p_error) * (1 + 4 * UNIT) - spared, 0.0)
-    low_p, low_q, slack = _known(cells, ignored)
-    parts: dict[int, Part] = {}
-    for k in np.unique(which).tolist():
-        here = which == k
-        index, size = start[here] - start[here].min(), int(np.ptp(start[here])) + 2
-        name = index + (up[here] > down[here])
-        parts[k] = Part(
-            int(start[here].min()),
-            np.stack(
-                [
-                    np.bincount(index, down[here], size) + np.bincount(index + 1, up[here], size),
-                    np.bincount(name, low_p[:-1][here], size),
-                    np.bincount(name, low_q[:-1][here], size),
-                ]
-            ),
-        )
-    last = max(parts)
-    parts[last].rows[:, -1] += [at_last, low_p[-1], low_q[-1]]
-    return SumLaw(
-        step,
-        parts,
-        1,
-        infinite * (1 + 8 * UNIT),
-        gone[0] * (1 + 8 * UNIT),
-        gone[1] * (1 + 8 * UNIT),
-        accumulated(_SUM),
-        slack,
-        _off(edges),
-        _SUM * len(z) * SMALLEST_NORMAL,
-    )
-
-
-def _layout(step: float, spans: Spans) -> tuple[Floats, Floats, Floats]:
-    """The cells between neighbouring points from left to right: grid and index of the left point; and all points."""
-    left: list[tuple[int, int, int]] = []
-    right: list[tuple[int, int, int]] = []
-    for k in range(len(spans) - 1, -1, -1):
-        low, high = spans[k]
-        inner = (spans[k - 1][0] // RATIO, spans[k - 1][1] // RATIO) if k else (high, high)
-        aligned = k == 0 or (spans[k - 1][0] % RATIO == 0 and spans[k - 1][1] % RATIO == 0)
-        if not (0 <= low <= inner[0] <= inner[1] <= high and aligned):
-            raise ValueError(f"Expected nested spans on whole points, got {spans}.")
-        left.append((k, low, inner[0]))
-        right.append((k, inner[1], high))
-    blocks = [block for block in (*left, *right[::-1]) if block[2] > block[1]]
-    which = np.concatenate([np.full(end - first, k) for k, first, end in blocks])
-    start = np.concatenate([np.arange(first, end) for _, first, end in blocks])
-    end = blocks[-1][2] * (step * float(RATIO) ** blocks[-1][0])
-    points = np.append(start * (step * float(RATIO) ** which), end)
-    if not (np.isfinite(points).all() and (np.diff(points) > 0).all() and points[-1] < 1e300):
-        raise ValueError("a grid whose points doubles cannot tell apart")
-    return which, start, points
-
-
-def _off(edges: Floats) -> float:
-    """How far, relatively, e^edge may be from the point whose logarithm was taken."""
-    return _POINTS * UNIT * (1 + float(np.abs(edges[np.isfinite(edges)]).max(initial=0.0)))
-
-
-def _missing(cells: Cells) -> tuple[float, tuple[float, float]]:
-    """P-mass that is missing from 1 belongs to ∞, Q-mass to 0 (L8); more than 1 is refused."""
-    lacking = []
-    for masses, errors in ((cells.p, cells.p_error), (cells.q, cells.q_error)):
-        allowed = float(errors.sum()) + 2 * len(masses) * UNIT
-        rest = 1 - float(masses.sum())
-        if not rest > -allowed - _TOO_MUCH:
-            raise CertificationError(f"the masses of a pair add up to {1 - rest:.12g}, more than 1.")
-        lacking.append(rest if rest > allowed else 0.0)
-    faint = _FAINT * len(cells.p)
-    return lacking[0], (lacking[1] + faint, lacking[1] + faint)
-
-
-def _split(cells: Cells, z: Floats, off: float) -> tuple[Floats, Floats]:
-    """Weights on the lower and the upper point of each cell, raised by all that its masses and points may be off by."""
-    low, high = z[:-1], z[1:]
-    gap = high - low
-    doubt_p = cells.p_error + 8 * UNIT * cells.p + _FAINT
-    doubt_q = cells.q_error + (8 * UNIT + 4 * off) * cells.q + _FAINT
-    doubt = np.where((cells.p > 0) | (cells.q > 0), (doubt_p + doubt_q * high) / gap, 0.0)
-    down = np.maximum(cells.q * high - cells.p, 0.0) / gap + doubt
-    up = np.maximum(cells.p - cells.q * low, 0.0) / gap + doubt
-    return down, up
-
-
-def _known(cells: Cells, ignored: float) -> tuple[Floats, Floats, float]:
-    """The lower law's P- and Q-masses, ignoring cells of which too little is known, and the error of the rest."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        worst = np.maximum(cells.p_error / cells.p, cells.q_error / cells.q)
-    known = (worst < _UNKNOWN) & (cells.p > 16 * SMALLEST_NORMAL) & (cells.q > 16 * SMALLEST_NORMAL)
-    order = np.argsort(np.where(known, -worst, -np.inf))
-    known[order[np.cumsum((cells.p + cells.q)[order]) <= ignored]] = False
-    slack = float(np.max(worst, where=known, initial=0.0))
-    return np.where(known, cells.p, 0.0), np.where(known, cells.q, 0.0), slack + 8 * UNIT

@@ -1,0 +1,77 @@
+"""The referee on random allocation, truncated batches and declared divergences among others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mpmath
+import pytest
+
+pytest.importorskip("flint")
+
+from flint import arb, ctx
+
+from dpcalc.accounting.compose import compose
+from dpcalc.mechanisms.allocated import RandomlyAllocated
+from dpcalc.mechanisms.declared import DeclaredZCDP
+from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.randomized_response import RandomizedResponse
+from dpcalc.mechanisms.truncated import TruncatedPoisson
+from dpcalc.referee import samplers
+from dpcalc.referee.check import checked
+
+
+def result(parts: list[Any], delta: float, *, factor: float = 1.0) -> dict[str, Any]:
+    found = compose(parts, delta=delta)
+    assert found.epsilon is not None
+    return {
+        "schema": "dpcalc/1",
+        "guarantee": "certified",
+        "adjacency": found.adjacency,
+        "epsilon": factor * found.epsilon,
+        "delta": delta,
+        "question": {"delta": delta},
+        "epsilon_lower": None if found.epsilon_lower is None or factor != 1 else found.epsilon_lower,
+        "mechanisms": list(found.mechanisms),
+    }
+
+
+GAUSSIAN = Gaussian(noise_multiplier=2.0)
+CASES: dict[str, tuple[list[Any], float]] = {
+    "gaussian": ([(RandomlyAllocated(base=GAUSSIAN, steps=12), 2)], 1e-3),
+    "laplace": ([(RandomlyAllocated(base=Laplace(scale=1.0, sensitivity=1.0), steps=12), 1)], 1e-3),
+    "coins": ([(RandomlyAllocated(base=RandomizedResponse(epsilon=1.0), steps=6), 1)], 1e-2),
+    "several": ([(RandomlyAllocated(base=GAUSSIAN, steps=7, selected=2), 1)], 1e-3),
+    "all": ([(RandomlyAllocated(base=GAUSSIAN, steps=3, selected=3), 2)], 1e-4),
+    "truncated": (
+        [(TruncatedPoisson(base=GAUSSIAN, sampling_rate=0.1, dataset_size=200, largest_batch=24), 10)],
+        1e-4,
+    ),
+    "declared": ([(DeclaredZCDP(rho=0.02), 2), (Laplace(scale=4.0, sensitivity=1.0), 2)], 1e-3),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_answered_is_confirmed(name: str) -> None:
+    assert checked(result(*CASES[name]), 2.0).verdict == "confirmed"
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace", "coins", "all"])
+def test_a_twentieth_less_is_contradicted(name: str) -> None:
+    assert checked(result(*CASES[name], factor=0.95), 2.0).verdict == "contradicted"
+
+
+def test_ratios_that_reach_too_far_are_left_to_a_larger_size() -> None:
+    found = checked(result([(RandomlyAllocated(base=Gaussian(noise_multiplier=0.3), steps=10), 1)], 1e-5))
+    assert found.verdict == "not-checked"
+    assert "--nightly" in found.reason
+
+
+def test_an_overflow_is_a_binomial_tail() -> None:
+    ctx.prec = 200
+    with mpmath.workdps(40):
+        rate = mpmath.mpf(0.1)
+        exact = sum(mpmath.binomial(50, k) * rate**k * (1 - rate) ** (50 - k) for k in range(9, 51))
+        found = samplers.overflow(50, arb(0.1), 9)
+        assert abs(mpmath.mpf(str(found.mid().str(40, radius=False))) - exact) < mpmath.mpf(10) ** -35
