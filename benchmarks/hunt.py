@@ -20,6 +20,7 @@ import itertools
 import json
 import math
 import random
+import signal
 import tempfile
 import time
 from collections import Counter
@@ -463,6 +464,7 @@ def main() -> None:
     wanted = parser.parse_args()
     import hunt_logs
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job in the background does not hear Ctrl-C
     counted: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -45,9 +45,11 @@ def dpcalc(case: Case) -> Callable[[], Answer]:
 
     def calibrate() -> Answer:
         from dpcalc.spec.calibration import calibrate_documents
+        from dpcalc.spec.targets import Target
 
         composition._composed.cache_clear()
-        solved = calibrate_documents([unknown], Question(delta=case["delta"]), case["calibrate_epsilon"])
+        targets = [Target("epsilon", case["calibrate_epsilon"], case["delta"])]
+        solved = calibrate_documents([unknown], Question(delta=case["delta"]), targets)
         found = solved.guarantee
         return {"epsilon": found.epsilon, "lower": found.epsilon_lower, "solution": solved.value}
 

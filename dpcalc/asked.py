@@ -112,7 +112,8 @@ class Field:
             parts = value if isinstance(value, (list, tuple)) else [value]
             value = self.option.parse(self.option.between.join(map(_text, parts)))
         if self.choices and value not in self.choices:
-            raise ValueError(f"expected one of {', '.join(self.choices)}, got {value!r}")
+            guess = _guess(str(value), self.choices)
+            raise ValueError(f"expected one of {', '.join(self.choices)}, got {value!r}{guess}")
         return Path(value) if self.kind is Path else value
 
 
@@ -246,8 +247,12 @@ class Asked(ABC):
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
+    return f"has no argument {name}{_guess(name, known)}"
+
+
+def _guess(word: str, known: Sequence[str]) -> str:
+    """What may have been meant, if anything is close."""
     import difflib
 
-    close = difflib.get_close_matches(name, known, n=1)
-    guess = f"; did you mean {close[0]}?" if close else ""
-    return f"has no argument {name}{guess}"
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""

@@ -162,8 +162,9 @@ class Guarantee:
         return None
 
     def with_warnings(self, *messages: str) -> Guarantee:
-        """The same guarantee with more to be aware of, each thing once."""
-        return replace(self, warnings=tuple(dict.fromkeys((*self.warnings, *messages))))
+        """The same guarantee with more to be aware of, each thing once, and not what it remarks already."""
+        new = (message for message in messages if message not in self.remarks)
+        return replace(self, warnings=tuple(dict.fromkeys((*self.warnings, *new))))
 
     def as_weak_as(self, *statuses: Status) -> Guarantee:
         """The same numbers, trusted no more than the least of these: nothing about them is certified then."""

@@ -92,7 +92,7 @@ class _Run:
         if self.question.delta is not None:
             width = aim * max(near[1], _FEWER * near[0])
         for _ in range(_PASSES):
-            before, best = best, best.and_(self._pass(direction, width, near, aim))
+            before, best = best, best.and_(self._pass(direction, width, near, aim, enough))
             if best.gap <= tolerance or best.upper <= enough:
                 return best
             if best.gap > _USEFUL * before.gap:
@@ -109,17 +109,20 @@ class _Run:
             return self.question.epsilon, self.question.epsilon
         return self.sketch.nearer(self.way(direction), 1 if direction == "remove" else -1, self.delta)
 
-    def _pass(self, direction: Direction, width: float, near: tuple[float, float], aim: float) -> Interval:
+    def _pass(
+        self, direction: Direction, width: float, near: tuple[float, float], aim: float, enough: float
+    ) -> Interval:
+        """Bounds by one composition; no lower one where the upper one is below `enough`."""
         widths = (width, math.inf) if direction == "remove" else (math.inf, width)
         ways = self.ways
-        hints = make_hints(self.sketch, ways, self.delta, widths, self.spacing, one_grid=True)
+        hints = make_hints(self.sketch, ways, self.delta, widths, self.spacing, one_grid=True, bell=near[1] > 0)
         law = composed(self.parts, self.sketch, hints, near, aim)
-        below, above = (curve(law, direction, upper=upper) for upper in (False, True))
-        if self.question.delta is not None:
-            lower, upper = below.epsilon(self.question.delta), above.epsilon(self.question.delta)
-        else:
-            assert self.question.epsilon is not None
-            lower, upper = below.delta(self.question.epsilon), min(above.delta(self.question.epsilon), 1.0)
+        above, delta, epsilon = curve(law, direction, upper=True), self.question.delta, self.question.epsilon
+        upper = above.epsilon(delta) if delta is not None else min(above.delta(epsilon or 0.0), 1.0)
+        if upper <= enough:
+            return Interval(0.0, upper, certificate_of(law, "transform"))
+        below = curve(law, direction, upper=False)
+        lower = below.epsilon(delta) if delta is not None else below.delta(epsilon or 0.0)
         return Interval(lower, upper, certificate_of(law, "transform"))
 
 

@@ -15,6 +15,14 @@ from dpcalc.training.settings import Files, Settings, Wanted
 _LEDGER = "Ledger"
 _EPSILON = 3.0  # the target if neither ε nor the noise is given
 
+# Options that play a part only with some values of another one.
+_NEEDED = {
+    "hidden": ("model", ("mlp",)),
+    "filter_mode": ("filter", ("gdp", "rdp")),
+    "quantile": ("clipping", ("quantile",)),
+    "batch_size": ("algorithm", ("cgd", "sgd")),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Files, Wanted, Settings, Asked):
@@ -55,6 +63,14 @@ class Train(Files, Wanted, Settings, Asked):
         elif self.epsilon is None:
             object.__setattr__(self, "epsilon", _EPSILON)
         super().__post_init__()
+        self._check_effects()
+
+    def _check_effects(self) -> None:
+        """Raise for what was changed and plays no part; a grid may bring what it needs."""
+        for name, (other, useful) in _NEEDED.items():
+            chosen = getattr(self, other)
+            if getattr(self, name) != getattr(Settings, name) and chosen not in useful and self.grid is None:
+                raise InputError(f"has no effect with --{other} {str(chosen)[:40]}", where=name)
 
     def answer(self) -> Result:
         """Train, after a ledger has accepted the cost if there is one."""

@@ -47,6 +47,9 @@ _FAR = 1e100
 # A smaller μ counts as this one, from above: its half would not be exact.
 _SMALLEST_MU = 1e-300
 
+# A difference of Mills ratios that is smaller counts as this one: it belongs to an a beyond 1,000, where δ is 0.
+_LEAST_GAP = 1e-307
+
 
 def _log_profile(mu: float, epsilon: float) -> tuple[float, float, float]:
     """An exponent and a term with log δ(ε) ≤ term − exponent, and the slope of log δ, for μ > 0 and ε ≥ 0.
@@ -63,6 +66,7 @@ def _log_profile(mu: float, epsilon: float) -> tuple[float, float, float]:
     square, rest = half_square(numerator, denominator)
     if a >= 2 or half <= 0.25:
         gap, beyond = mills_difference(a, half)
+        gap = max(gap, _LEAST_GAP)
         return square, _raised(math.log(gap) - LOG_SQRT_2PI - rest) + DIFFERENCE, -beyond / gap
     right = math.exp(-square - LOG_SQRT_2PI) * mills(epsilon / mu + half)  # e^ε Φ(−b)
     error = 2 * MILLS + 4 * UNIT * square  # of both terms, relative to them

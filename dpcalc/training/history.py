@@ -26,3 +26,7 @@ class History:
     clips: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     measured: list[tuple[int, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # A checkpoint knows lists only.
+        self.measured = [(int(step), float(quality)) for step, quality in self.measured]

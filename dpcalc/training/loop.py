@@ -171,14 +171,13 @@ class Trainer:
 
     def save(self, path: str, facts: dict[str, Any]) -> None:
         """A checkpoint of everything that the next step depends on."""
-        history = asdict(self.history)
         stored = {
             "step": self.step,
             "plan": self.plan.as_dict(),
             "data": self._fingerprint,
             "network": self.model.identity,
             "noise": self.noise.state(),
-            "history": history,
+            "history": asdict(self.history),
             "plain": self.plain,
             "kept_step": self.kept_step,
             "looking": self.looking.as_dict(),

@@ -24,6 +24,17 @@ Run = Callable[..., Any]
 ROOT = Path(__file__).resolve().parents[2]
 MIXED = ("compose", str(ROOT / "examples" / "mixed-release.yaml"))
 SCREENS = (
+    ("-h",),
+    ("compose", "-h"),
+    ("train", "-h"),
+    ("report", MIXED[1]),
+    ("exp-mech", "--lipschitz", "1", "--diameter", "2", "--delta", "1e-5"),
+    ("sgd-bound", "--algorithm", "cgd", "--lr", "0.05", "--clip", "5", "--noise-multiplier", "3", "--n", "60000",
+     "--batch-size", "1500", "--epochs", "100", "--strong-convexity", "0.002", "--smoothness", "2", "--delta", "1e-5"),
+    ("sgd-bound", "--algorithm", "cgd", "--clip", "5", "--noise-multiplier", "3", "--n", "60000", "--batch-size",
+     "1500", "--strong-convexity", "0.002", "--smoothness", "2", "--delta", "1e-5", "--sweep", "epochs=10:40:10",
+     "--sweep", "lr=0.01,0.1"),
+    ("train", "--filter", "gdp", "--model", "logistic", "--steps", "8", "--seed", "1"),
     MIXED,
     (*MIXED, "-v"),
     ("convert", "--gdp", "1.2", "--delta", "1e-5", "--delta", "1e-7"),
@@ -81,6 +92,40 @@ def test_no_line_is_wider_than_the_terminal_and_no_number_is_broken(arguments: t
     assert "╭" not in plain
     # A number that was wrapped would begin its line with a lone digit, point or exponent.
     assert not re.search(r"\n\s*(\.\d|e-?\d)", plain)
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_the_screens_of_a_ledger_fit(dpcalc: Run, tmp_path: Path, columns: int) -> None:
+    file = str(tmp_path / "team.db")
+    assert dpcalc("ledger", "init", file, "--budget", "census", "--epsilon", "3", "--delta", "1e-6").code == 0
+    assert dpcalc("ledger", "spend", file, "census", "-m", "gdp,mu=0.3", "--key", "one").code == 0
+    for words in (("status", file, "census"), ("log", file, "census"), ("verify", file)):
+        code, screen = on_a_terminal(("ledger", *words), columns)
+        plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen)
+        assert code == 0, plain
+        assert max(map(len, plain.splitlines())) <= columns
+
+
+def test_of_the_running_line_whole_notes_are_shown() -> None:
+    from dpcalc.terminal.progress import fitting
+
+    notes = ("step 134/134", "ε ≤ 2.999", "active 7,572", "loss 0.0864")
+    for room in range(60):
+        shown = fitting(notes, room)
+        assert len(shown) <= room
+        assert notes[: len(shown.split("  "))] == tuple(shown.split("  ")) or not shown
+
+
+def test_a_word_that_is_nearly_right_is_guessed(dpcalc: Run) -> None:
+    outcome = dpcalc("convert", "--gdp", "1", "-f", "jsn")
+    assert outcome.code == 2
+    assert "did you mean json?" in outcome.err
+
+
+def test_what_a_result_remarks_is_no_warning_when_it_is_read_back(dpcalc: Run) -> None:
+    again = dpcalc("compose", "-", stdin=dpcalc(*MIXED, "-f", "json").out)
+    assert again.code == 0
+    assert "warning" not in again.err
 
 
 def test_the_verdict_has_a_colour_of_its_own() -> None:

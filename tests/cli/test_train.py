@@ -206,7 +206,8 @@ def test_a_record_that_overflows_does_not_stop_the_run(dpcalc, tmp_path, algorit
     x, y = generator.random((90, 5)), np.arange(90) % 2
     x[7] = size
     np.savez(tmp_path / "d.npz", x_train=x[:80].astype(np.float32), y_train=y[:80], x_test=x[80:], y_test=y[80:])
-    arguments = ("--algorithm", algorithm, "--batch-size", "20", "--model", "mlp", "--data", tmp_path / "d.npz")
+    batches = () if algorithm == "gd" else ("--batch-size", "20")
+    arguments = ("--algorithm", algorithm, *batches, "--model", "mlp", "--data", tmp_path / "d.npz")
     assert dpcalc("train", "--steps", "6", "--noise-multiplier", "1", *arguments).code == 0
 
 
@@ -399,3 +400,18 @@ def test_more_steps_than_anybody_can_wait_for_are_refused(dpcalc, tmp_path) -> N
         outcome = dpcalc("train", *words, "--algorithm", "cgd", "--batch-size", 4, "--epochs", number)
         assert outcome.code == 2
         assert "at most 10,000,000,000 steps" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        ("--model logistic --hidden 3", "--hidden"),
+        ("--filter-mode clip", "--filter-mode"),
+        ("--quantile 0.4", "--quantile"),
+        ("--algorithm gd --batch-size 3", "--batch-size"),
+    ],
+)
+def test_an_option_without_effect_is_refused(dpcalc, words, flag) -> None:
+    outcome = dpcalc("train", *words.split())
+    assert outcome.code == 2
+    assert f"{flag}: has no effect with" in outcome.err

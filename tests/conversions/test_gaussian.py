@@ -126,3 +126,10 @@ def test_the_smallest_mu_has_bounds(mu: float) -> None:
     assert gdp_lower(mu, epsilon=0.0) <= exact <= gdp_delta(mu, 0.0)
     assert gdp_epsilon(mu, 1e-5) == 0
     assert gdp_epsilon(1e-299, 1e-300) > 0
+
+
+@pytest.mark.parametrize("epsilon", [1e-201, 1e-230, 1e-299])
+def test_the_smallest_epsilon_has_a_mu(epsilon: float) -> None:
+    """δ ≤ Φ(μ/2 − ε/μ): already at a = 7 it is below 1e-11, so that μ is at least ε/8."""
+    assert gdp_mu(epsilon, 1e-5) >= min(epsilon / 8, 1e-5)
+    assert 0 <= gdp_delta(1e-300, epsilon) <= 1e-299

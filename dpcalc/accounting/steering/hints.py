@@ -106,8 +106,10 @@ def make_hints(
     spacing: float | None,
     *,
     one_grid: bool = False,
+    bell: bool = False,
 ) -> Hints:
-    """Hints for intervals that are about so wide in ε at δ, removing and adding; for a single grid if so asked."""
+    """Hints for intervals that are about so wide in ε at δ, removing and adding; for a single grid if so asked,
+    where the sum of all losses may be like a bell."""
     remove, add = (2 * _AIM * width / (way.order + 1) for way, width in zip(ways, widths, strict=True))
     top = max(way.epsilon for way in ways)
     share = WHOLE_SHARE if one_grid else BASE_SHARE
@@ -121,7 +123,7 @@ def make_hints(
     tilt = 0.5
     if len(read) == 1 and (one_grid or delta <= SMALL_DELTA):
         (way,) = read
-        order = sketch.mildest(ways[way], 1 - 2 * way, delta) if one_grid else ways[way].order
+        order = sketch.mildest(ways[way], 1 - 2 * way, delta, bell=bell) if one_grid else ways[way].order
         steepest = max(_STEEPEST / sketch.reach(cut), 0.5)
         tilt = min(order + 1, steepest) if way == 0 else -min(order, steepest)
     return Hints(ways, (remove, add), sketch.total, cut, step, tilt, worse, one_grid)

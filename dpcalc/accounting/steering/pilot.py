@@ -17,7 +17,7 @@ _FINER = np.exp(np.linspace(-0.3, 0.3, 9))
 _LARGEST, _SMALLEST = 690.0, 1e-9
 _TOGETHER = 256  # pairs that are drawn at once
 _RARE = 1e-3  # of δ
-_VISIBLE = 6.0  # nats
+_VISIBLE, _CLEAR = 6.0, 2.0  # nats
 _SHARES = np.linspace(0.0, 1.0, 11)
 _SKEW = 0.5
 _LEAST = 0.57  # of the Rényi bound
@@ -138,15 +138,15 @@ class Sketch:
         bell = abs(skewness) < _SKEW and way.order**2 * variance > _BELL and epsilon > _LEAST * way.epsilon
         return epsilon, (0.9 * epsilon if bell else 0.0)
 
-    def mildest(self, way: Way, sign: int, delta: float) -> float:
+    def mildest(self, way: Way, sign: int, delta: float, *, bell: bool) -> float:
         """The smallest order s ≤ λ at which what lies beyond ε is not yet faint: of E X^{1+s} for removing, a share.
 
-        High orders bring rare large losses to the fore, which need wide windows.
+        High orders bring rare large losses to the fore, which need wide windows; a sum like a bell has none.
         """
         orders = way.order * _SHARES
         kept = self.without_tails(_RARE * delta)
         logs = kept.cumulants(orders + 1 if sign > 0 else -orders) - orders * way.epsilon
-        return float(orders[int(np.argmax(logs <= logs[-1] + _VISIBLE))])
+        return float(orders[int(np.argmax(logs <= logs[-1] + (_CLEAR if bell else _VISIBLE)))])
 
     def log_delta(self, epsilon: float) -> float:
         """About log δ at ε, the larger of both directions: the RDP bound at its best order."""
