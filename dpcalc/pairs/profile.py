@@ -8,7 +8,9 @@ from dpcalc.arrays import Floats
 from dpcalc.convex import convex_minorant
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.points import LARGEST_LOSS, PointPair
+from dpcalc.rounding import UNIT, accumulated
 
+_PLACES = 1e-13  # of the mass beyond, for losses that are differences of others and are rounded (`_chain`)
 _UP = 1 + 2.0**-48  # more than the rounding of a slope, a chord and a sum of slopes
 
 
@@ -71,13 +73,23 @@ def group_of_two(first: Pair, second: Pair) -> PointPair:
 
 
 def profile(pair: Pair, losses: Floats) -> Floats:
-    """Upper bounds on δ at each of the increasing losses: P(L > ε) - e^ε Q(L > ε)."""
-    a, b = pair.masses(losses)
-    p_above = np.cumsum(a[::-1])[::-1][1:]
-    q_above = np.cumsum(b[::-1])[::-1][1:]
-    return np.asarray(
-        np.clip(p_above - np.exp(losses) * q_above + 1e-13 * p_above, np.maximum(-np.expm1(losses), 0.0), 1.0)
-    )
+    """Upper bounds on δ at each of the increasing losses: P(L > ε) - e^ε Q(L > ε).
+
+    The masses are taken at the unfavourable ends of their errors, and P-mass that is missing from 1 counts as infinite.
+    """
+    p, q, p_error, q_error = pair.cells(losses)
+    lacking = 1 - float(p.sum())
+    missing = lacking if lacking > float(p_error.sum()) + 2 * len(p) * UNIT else 0.0
+    rounding = accumulated(len(p) + 16)
+    p_above = (_above(p + p_error) + missing) * (1 + rounding)
+    q_above = _above(np.maximum(q - q_error, 0.0)) * (1 - rounding)
+    least = np.maximum(-np.expm1(losses), 0.0)
+    return np.asarray(np.clip(p_above - np.exp(losses) * q_above + _PLACES * p_above, least, 1.0))
+
+
+def _above(masses: Floats) -> Floats:
+    """The mass above each edge."""
+    return np.asarray(np.cumsum(masses[::-1])[::-1][1:])
 
 
 def _chain(first: Pair, second: Pair, losses: Floats) -> Floats:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from dpcalc.mechanisms.randomized_response import KaryRandomizedResponse
-from dpcalc.pairs.base import MixturePair, ReversedPair, SymmetrisedPair
+from dpcalc.pairs.base import Cells, MixturePair, ReversedPair, SymmetrisedPair
 from dpcalc.pairs.bounded_range import BoundedRangePair
 from dpcalc.pairs.discrete_gaussian import discrete_gaussian_pairs
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.laplace import LaplacePair
 from dpcalc.pairs.points import PointPair, pure_dp_pair
-from dpcalc.pairs.profile import pair_of_profiles, profile
+from dpcalc.pairs.profile import group_of_two, pair_of_profiles, profile
 
 P, Q = np.array([0.2, 0.37, 0.4]), np.array([0.5, 0.3, 0.1])
 LOPSIDED = PointPair(np.log(P / Q), P, Q, 0.03, 0.1)
@@ -89,6 +89,27 @@ def test_the_profile_of_a_sampled_gaussian_is_never_below_the_closed_form(mu, ra
             assert found[0][j] >= removed(t)
             if 1 / t > 1 - q:
                 assert found[1][j] >= 1 - t + t * removed(1 / t)
+
+
+def test_a_profile_pays_for_the_errors_that_masses_own_up_to():
+    """A little P-mass less and Q-mass more than the truth, as `cells` says they may have; and the same of a group."""
+
+    class Doubtful(PointPair):
+        def cells(self, edges):
+            p, q, p_error, q_error = super().cells(edges)
+            return Cells(p, q, p_error + 1.01e-6 * p, q_error + 1.01e-6 * q)
+
+    exact = LOPSIDED
+    told = Doubtful(exact.losses, exact.p * (1 - 1e-6), exact.q * (1 + 1e-6), exact.p_infinite, exact.q_infinite)
+    assert np.all(profile(told, EDGES) >= profile(exact, EDGES))
+    group, truth = group_of_two(told, told), group_of_two(exact, exact)
+    for epsilon in (0.0, 0.3, 1.0, 2.0):
+        assert delta(group, epsilon) >= delta(truth, epsilon)
+
+
+def test_a_profile_counts_missing_mass_as_infinite():
+    missing = PointPair(LOPSIDED.losses, LOPSIDED.p, LOPSIDED.q, 0.0, 0.1)
+    assert np.all(profile(missing, EDGES) >= profile(LOPSIDED, EDGES) * (1 - 1e-13))
 
 
 def test_what_is_beyond_a_table_is_at_infinity():

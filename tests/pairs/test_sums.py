@@ -179,6 +179,15 @@ def test_mass_below_the_grid_is_gone_and_missing_mass_is_charged():
     assert law.gone_q >= 0.1 * (1 - 1e-12)
 
 
+@pytest.mark.parametrize("spans", [((8, 16), (0, 4)), ((8, 16), (0, 5)), ((0, 16), (0, 4))])
+def test_mass_above_the_grid_stays_on_its_last_point(spans):
+    """The coarsest grid may lie to the left of the finer ones alone; its last point is not the last of all."""
+    exact = ExactPair(
+        [Fraction(1, 4), Fraction(1, 2), Fraction(1, 4)], [Fraction(5, 8), Fraction(73, 200), Fraction(1, 100)]
+    )
+    assert_bracketed(terms(exact.pair(), 0.25, spans), exact, [0.0, 0.3, 1.0, 2.0, 3.0])
+
+
 def test_masses_of_more_than_one_are_refused():
     with pytest.raises(CertificationError):
         terms(PointPair(np.array([0.0]), np.array([1.5]), np.array([1.0])), 0.25, ((0, 16),))

@@ -52,7 +52,7 @@ def terms(pair: Pair, step: float, spans: Spans, ignored: float = 0.0) -> SumLaw
                 ]
             ),
         )
-    last = max(parts)
+    last = int(which[-1])  # not always the coarsest grid: that may lie to the left alone
     parts[last].rows[:, -1] += [at_last, low_p[-1], low_q[-1]]
     return SumLaw(
         step,
