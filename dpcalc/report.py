@@ -18,6 +18,9 @@ DIGITS = 4
 # Below this and from this on a number is written with an exponent.
 _SMALLEST_PLAIN, _LARGEST_PLAIN = -3, 6
 
+# What a result lists row by row beside its answer.
+_BREAKDOWNS = ("bounds", "changes", "mechanisms")
+
 SYMBOLS = {"epsilon": "ε", "delta": "δ", "mu": "μ", "rho": "ρ", "advantage": "advantage"}
 
 
@@ -244,7 +247,7 @@ def verdict_line(verdict: Verdict) -> str:
 
 
 def csv_records(result: Result) -> tuple[Mapping[str, Any], ...]:
-    """One row for each record of the result: those of a sweep, or the guarantee itself."""
+    """One row for each record of the result: those of a sweep, or the guarantee with its details and its breakdown."""
     if result.records:
         return tuple(plain(record) for record in result.records)
     numbers = ("epsilon", "delta", "epsilon_lower", "epsilon_estimate", "delta_lower", "mu", "mu_kind", "rho")
@@ -253,4 +256,12 @@ def csv_records(result: Result) -> tuple[Mapping[str, Any], ...]:
     record = {key: document[key] for key in ("command", *numbers, *described) if key in document}
     if document["budget"]:
         record["within_budget"] = document["budget"]["within"]
-    return (record,)
+    details = document["details"]
+    rows = next((details[key] for key in _BREAKDOWNS if details.get(key)), [])
+    told = {**({"name": "answer"} if rows else {}), **_flat(details)}
+    return ({**record, **told, **record}, *({"command": result.command, **_flat(row)} for row in rows))
+
+
+def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that fit into a cell."""
+    return {key: value for key, value in fields.items() if not isinstance(value, (dict, list, tuple))}

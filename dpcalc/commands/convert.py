@@ -14,9 +14,6 @@ from dpcalc.numbers import NON_NEGATIVE, PROBABILITY_OR_ZERO, RENYI_ORDER, parse
 from dpcalc.risk import Risk
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from dpcalc.mechanisms.declared import Declared
 
 _SOURCE = "What is known (give one)"
@@ -104,7 +101,7 @@ class Convert(Asked):
         notion = self._notion()
         guarantee, tradeoff = convert(
             notion,
-            delta=self.delta[0] if self.delta else None,
+            delta=self.delta[0] if self.delta else self._own_delta(),
             epsilon=self.epsilon,
             orders=self.order,
             group=self.group,
@@ -123,6 +120,10 @@ class Convert(Asked):
             details=tradeoff,
             curve=tuple(_curve(grouped, deltas)) if len(self.delta) > 1 else (),
         )
+
+    def _own_delta(self) -> float | None:
+        """The δ of what is known, where nothing else is asked; that of a group is another."""
+        return None if self.dp is None or self.epsilon is not None or self.group > 1 else self.dp.delta
 
     def _notion(self) -> Declared:
         from dpcalc.mechanisms import declared

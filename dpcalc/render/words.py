@@ -30,7 +30,9 @@ _OF_A_BUDGET = tuple(f"ledger {name}" for name in ("spend", "status", "log", "ve
 
 def answer(result: Result) -> str:
     """The first line: the number that was asked for, where it holds, and the verdict on every limit."""
-    verdicts, guarantee = list(result.verdicts), result.guarantee
+    guarantee, aimed = result.guarantee, result.details.get("targets", {})
+    # A limit that was aimed at and is kept stands in the headline already.
+    verdicts = [each for each in result.verdicts if each.outcome != "within" or aimed.get(each.quantity) != each.limit]
     line = result.headline.rstrip(".")
     if not line and guarantee is not None:
         about = [each for each in verdicts if each.quantity == guarantee.asks and each.status == guarantee.status]
@@ -152,7 +154,8 @@ def _notion(entry: Mapping[str, Any]) -> str:
     if entry["type"] == "zcdp":
         return f"{written(entry['rho'])}-zCDP"
     if entry["type"] == "dp":
-        return f"({written(entry['epsilon'])}, {written(entry.get('delta', 0.0))})-DP"
+        epsilon, delta = written(entry["epsilon"]), entry.get("delta", 0.0)
+        return f"({epsilon}, {written(delta)})-DP" if delta else f"{epsilon}-DP"
     points = zip(entry["orders"], entry["epsilons"], strict=True)
     return "RDP " + ", ".join(f"{written(epsilon)} at order {order:g}" for order, epsilon in points)
 

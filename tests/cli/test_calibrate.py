@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,3 +106,14 @@ def test_what_cannot_be_solved_says_why(dpcalc: Run, mechanisms: list[str], mess
 def test_a_target_is_needed(dpcalc: Run) -> None:
     assert "which ε?" in dpcalc("calibrate", "-m", "gdp,mu=solve", "--delta", "1e-5").err
     assert "at which δ?" in dpcalc("calibrate", "-m", "gdp,mu=solve", "--epsilon", "1").err
+
+
+def test_a_limit_that_is_the_goal_is_told_once_and_the_solution_is_in_csv(dpcalc: Run, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("budget: {epsilon: 1}\ndelta: 1e-5\nmechanisms: [{type: gaussian, noise_multiplier: solve}]\n")
+    first = dpcalc("calibrate", spec).out.splitlines()[0]
+    assert first.count("within") == 1
+    (row,) = csv.DictReader(io.StringIO(dpcalc("calibrate", spec, "-f", "csv").out))
+    # Balle, Wang 2018: the exact Gaussian mechanism at ε = 1, δ = 1e-5.
+    assert float(row["solution"]) == pytest.approx(3.7306, rel=1e-3)
+    assert (row["key"], row["within_budget"]) == ("noise_multiplier", "True")

@@ -282,3 +282,18 @@ def test_every_public_name_can_be_had() -> None:
         assert getattr(dpcalc, name) is not None
     with pytest.raises(AttributeError, match="nonsense"):
         _ = dpcalc.nonsense
+
+
+def test_csv_has_the_breakdown_of_every_command(dpcalc) -> None:
+    def rows(*arguments: str) -> list[dict[str, str]]:
+        return list(csv.DictReader(io.StringIO(dpcalc(*arguments, "-f", "csv").out)))
+
+    answer, *bounds = rows("exp-mech", "--lipschitz", "1", "--strong-convexity", "4", "--delta", "1e-5")
+    assert answer["name"] == "answer"
+    assert answer["epsilon"] == min(bounds, key=lambda row: float(row["epsilon"]))["epsilon"]
+    answer, *entries = rows("report", "examples/mixed-release.yaml")
+    assert [row["name"] for row in entries] == ["yearly counts", "histogram", "most common diagnosis", "model"]
+    assert sum(float(row["share"]) for row in entries) == pytest.approx(1)
+    norms = ("filter", "examples/filter-norms.csv", "--filter", "gdp", "--sigma", "4", "--mu", "1", "--delta", "1e-5")
+    (answer,) = rows(*norms)
+    assert answer["dropped_records"] == "8"
