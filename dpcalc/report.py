@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-from dpcalc.guarantee import Budget, Guarantee, Result, Verdict, exceeds
+from dpcalc.guarantee import LAST_DIGITS, Budget, Guarantee, Result, Verdict, exceeds
 from dpcalc.risk import Risk
 from dpcalc.version import __version__
 
 SCHEMA = "dpcalc/1"
 
 DIGITS = 4
-
-# What is proved is paid for by margins of at most this size, relatively: 0.5 with its margin is shown as 0.5.
-_MARGIN = 2e-12
 
 # Below this and from this on a number is written with an exponent.
 _SMALLEST_PLAIN, _LARGEST_PLAIN = -3, 6
@@ -184,7 +181,7 @@ def _is_number(value: float) -> bool:
 
 
 def _rounded(value: float | None, digits: int, direction: str, unit: Decimal | None = None) -> str:
-    """To so many digits in a direction; with fewer where the value is that number up to its last digits or margin.
+    """To so many digits in a direction; with fewer where the value is that number up to its last digits.
 
     1.9993 is 2.000 from above and 2 is 2: the zeros say that something was rounded.
     """
@@ -195,7 +192,7 @@ def _rounded(value: float | None, digits: int, direction: str, unit: Decimal | N
     exact = Decimal(value)
     fixed, unit = unit is not None, unit or Decimal(1).scaleb(exact.adjusted() - digits + 1)
     nearest = exact.quantize(unit, ROUND_HALF_EVEN)
-    if abs(exact - nearest) <= Decimal(_MARGIN) * abs(exact):
+    if abs(exact - nearest) <= Decimal(LAST_DIGITS) * abs(exact):
         return _plain_text(nearest.normalize())
     found = exact.quantize(unit, direction)
     if not fixed and found.adjusted() > exact.adjusted():  # 9.9996 became 10.000: one digit fewer
@@ -212,6 +209,27 @@ def _plain_text(number: Decimal) -> str:
     sign, digits, _ = number.as_tuple()
     tail = "".join(map(str, digits[1:]))
     return f"{'-' if sign else ''}{digits[0]}{'.' if tail else ''}{tail}e{number.adjusted()}"
+
+
+def percents(shares: Sequence[float | None]) -> list[str]:
+    """Shares in whole percent that add up to 100, equal ones alike, told apart from none and from all."""
+    known = [100 * (share or 0.0) for share in shares]
+    left = round(sum(known)) - sum(map(math.floor, known))
+    raised = sorted(known, key=lambda percent: math.floor(percent) - percent)[:left]
+    return [_percent(share, up=100 * (share or 0.0) in raised) for share in shares]
+
+
+def _percent(share: float | None, *, up: bool) -> str:
+    if share is None:
+        return "–"
+    if 0 < share < 0.005:
+        return "< 1 %"
+    return f"{min(math.floor(100 * share) + up, 99) if share < 1 else 100} %"
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, cut after a word where it is longer than that."""
+    return text if len(text) <= most else text[: most - 1].rsplit(" ", 1)[0] + " …"
 
 
 def verdict_line(verdict: Verdict) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpcalc.accounting.closed_forms import composed_mu, is_exactly_gaussian
 from dpcalc.accounting.clt import approximate_mu
-from dpcalc.accounting.question import Answer, Question
+from dpcalc.accounting.question import TOLERANCE, Answer, Question
 from dpcalc.accounting.renyi import composed_rdp, composed_rho
 from dpcalc.conversions.gaussian import THEOREM as GDP_THEOREM
 from dpcalc.guarantee import DEFAULT_ORDERS, Evidence, Guarantee, MuKind
@@ -35,7 +35,11 @@ def guarantee_of(parts: Parts, question: Question, answer: Answer) -> Guarantee:
         mu, mu_kind, remarks = approximate_mu(parts), "approximate", []
         warnings = ("the central limit theorem is no bound",)
     if answer.stopped:
-        remarks = [*remarks, f"the interval is wider than the tolerance {question.tolerance:g}: {answer.stopped}"]
+        why = f"the interval is wider than the tolerance {question.tolerance:g}: {answer.stopped}"
+        if question.tolerance < TOLERANCE:
+            warnings = (*warnings, why)
+        else:
+            remarks = [*remarks, why]
     found = sum((mechanism.evidence() for mechanism, _ in parts), Evidence())
     if answer.accountant not in _OF_PAIRS:
         found = replace(found, citations=())

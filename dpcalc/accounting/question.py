@@ -10,6 +10,9 @@ from typing import Any
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Status
 
+TOLERANCE = 1e-3
+"""The relative width of the interval that is aimed for if nobody says another."""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -17,7 +20,7 @@ class Question:
 
     delta: float | None
     epsilon: float | None
-    tolerance: float = 1e-3
+    tolerance: float = TOLERANCE
 
     def __post_init__(self) -> None:
         if (self.delta is None) == (self.epsilon is None):

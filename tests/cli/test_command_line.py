@@ -48,7 +48,7 @@ def test_formats_tell_the_same_numbers(dpcalc) -> None:
 
 def test_displayed_upper_bounds_are_rounded_up(dpcalc) -> None:
     # ε = 5.413485984… is printed as 5.414, never as 5.413.
-    assert dpcalc(*GDP).out.splitlines()[0] == "ε = 5.414 at δ = 1e-5"
+    assert dpcalc(*GDP).out.splitlines()[0] == "ε = 5.414 at δ = 1e-5, exactly (1.2-GDP)"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_version(dpcalc) -> None:
 def test_a_pipe_gets_no_colour_and_nothing_cut(dpcalc_process) -> None:
     result = dpcalc_process(*GDP, env={**os.environ, "COLUMNS": "20"})
     assert "\x1b" not in result.out
-    assert "Gaussian differential privacy: μ² adds, and gives δ at every ε" in result.out
+    assert "0.72-zCDP; RDP 1.44 at order 2, 5.76 at 8, 46.08 at 64\n" in result.out
 
 
 @pytest.mark.parametrize("no_colour", [False, True])

@@ -34,10 +34,10 @@ def oracle_epsilon(mu: float, delta: float, near: float) -> mpmath.mpf:
 def test_epsilon_is_exact_and_never_below(mu: float, delta: float) -> None:
     epsilon = gdp_epsilon(mu, delta)
     if epsilon == 0:
-        assert oracle_delta(mu, 0) <= delta * (1 + 1e-12)
+        assert oracle_delta(mu, 0) <= delta
         return
     exact = oracle_epsilon(mu, delta, epsilon)
-    assert (epsilon - exact) / exact >= -1e-12
+    assert epsilon >= exact
     # Where ε itself is tiny it is the difference of nearly equal numbers: what δ can resolve counts.
     assert epsilon - exact <= 1e-9 * exact + 1e-15
 
@@ -47,7 +47,7 @@ def test_epsilon_is_exact_and_never_below(mu: float, delta: float) -> None:
 def test_delta_is_exact_and_never_below(mu: float, delta: float) -> None:
     epsilon = gdp_epsilon(mu, delta)
     exact = oracle_delta(mu, epsilon)
-    assert -1e-13 <= (gdp_delta(mu, epsilon) - exact) / exact <= 1e-9
+    assert 0 <= (gdp_delta(mu, epsilon) - exact) / exact <= 1e-9
 
 
 def test_the_corners_of_the_range_are_exact() -> None:
