@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dpcalc.report import rounded_up, written
@@ -72,6 +72,49 @@ class Chart:
     def is_empty(self) -> bool:
         """Whether there is nothing to see: no line of two points."""
         return all(len(line.points()) < 2 for line in self.lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars:
+    """Shares of a whole: the name of each, the share, and its numbers in words."""
+
+    title: str
+    bars: tuple[tuple[str, float, str], ...]
+    subtitle: str = ""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Values to places on the paper."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    logarithmic: bool
+
+    @classmethod
+    def over(
+        cls, values: Sequence[float], start: float, end: float, *, logarithmic: bool, from_zero: bool = False
+    ) -> Axis:
+        """The axis from one place to another that has room for all values."""
+        low, high = min(values), max(values)
+        if not logarithmic and from_zero and low >= 0:
+            low = 0.0
+        if high <= low:
+            low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
+        return cls(low, high, start, end, logarithmic)
+
+    def at(self, value: float) -> float:
+        """Where a value is."""
+        low, high, found = self.low, self.high, value
+        if self.logarithmic:
+            low, high, found = math.log(low), math.log(high), math.log(max(value, self.low))
+        return self.start + (found - low) / (high - low) * (self.end - self.start)
+
+    def ticks(self, count: int) -> list[float]:
+        """Round values on it."""
+        return ticks(self.low, self.high, logarithmic=self.logarithmic, count=count)
 
 
 def is_logarithmic(values: Iterable[float]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import Any
 
@@ -209,6 +209,27 @@ def _plain_text(number: Decimal) -> str:
     sign, digits, _ = number.as_tuple()
     tail = "".join(map(str, digits[1:]))
     return f"{'-' if sign else ''}{digits[0]}{'.' if tail else ''}{tail}e{number.adjusted()}"
+
+
+def percents(shares: Sequence[float | None]) -> list[str]:
+    """Shares in whole percent that add up to 100, equal ones alike, told apart from none and from all."""
+    known = [100 * (share or 0.0) for share in shares]
+    left = round(sum(known)) - sum(map(math.floor, known))
+    raised = sorted(known, key=lambda percent: math.floor(percent) - percent)[:left]
+    return [_percent(share, up=100 * (share or 0.0) in raised) for share in shares]
+
+
+def _percent(share: float | None, *, up: bool) -> str:
+    if share is None:
+        return "–"
+    if 0 < share < 0.005:
+        return "< 1 %"
+    return f"{min(math.floor(100 * share) + up, 99) if share < 1 else 100} %"
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, cut after a word where it is longer than that."""
+    return text if len(text) <= most else text[: most - 1].rsplit(" ", 1)[0] + " …"
 
 
 def verdict_line(verdict: Verdict) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -21,6 +19,7 @@ from dpcalc.commands.common import (
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency, Result, Section
 from dpcalc.numbers import NON_NEGATIVE
+from dpcalc.report import percents
 
 if TYPE_CHECKING:
     from dpcalc.spec.composition import Composition, Cost
@@ -128,7 +127,7 @@ def _table(composition: Composition) -> Section:
     costs = sorted(composition.costs, key=lambda cost: -(cost.share or 0.0))
     rows: list[tuple[Any, ...]] = [
         (cost.entry.name, _kind(cost), cost.entry.count, cost.epsilon, share)
-        for cost, share in zip(costs[:_ROWS], _percents([cost.share for cost in costs]), strict=False)
+        for cost, share in zip(costs[:_ROWS], percents([cost.share for cost in costs]), strict=False)
     ]
     if len(costs) > _ROWS:
         rows.append((f"and {len(costs) - _ROWS:,} more", "", "", "", ""))
@@ -158,22 +157,6 @@ def _files(documents: list[Document], composition: Composition) -> tuple[Section
 def _kind(cost: Cost) -> str:
     sampler = cost.entry.mechanism.sampler()
     return cost.entry.type if sampler == "none" else f"{cost.entry.type}, {sampler}"
-
-
-def _percents(shares: Sequence[float | None]) -> list[str]:
-    """Shares in whole percent that add up to 100, equal ones alike, told apart from none and from all."""
-    known = [100 * (share or 0.0) for share in shares]
-    left = round(sum(known)) - sum(map(math.floor, known))
-    raised = sorted(known, key=lambda percent: math.floor(percent) - percent)[:left]
-    return [_percent(share, up=100 * (share or 0.0) in raised) for share in shares]
-
-
-def _percent(share: float | None, *, up: bool) -> str:
-    if share is None:
-        return "–"
-    if 0 < share < 0.005:
-        return "< 1 %"
-    return f"{min(math.floor(100 * share) + up, 99) if share < 1 else 100} %"
 
 
 def _records(composition: Composition) -> tuple[dict[str, Any], ...]:

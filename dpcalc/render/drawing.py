@@ -3,54 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from xml.sax.saxutils import escape
 
-from dpcalc.charts import Chart, Line, is_logarithmic, tick_text, ticks
-from dpcalc.report import rounded_up
+from dpcalc.charts import Axis, Bars, Chart, Line, is_logarithmic, tick_text
+from dpcalc.report import rounded_up, shortened
 
 _WIDTH, _HEIGHT = 640, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 150, 16, 48
 _LABEL_GAP = 15.0
-
-
-@dataclass(frozen=True)
-class _Axis:
-    """Values to places on the paper."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-    logarithmic: bool
-
-    @classmethod
-    def over(
-        cls, values: Sequence[float], start: float, end: float, *, logarithmic: bool, from_zero: bool = False
-    ) -> _Axis:
-        low, high = min(values), max(values)
-        if not logarithmic and from_zero and low >= 0:
-            low = 0.0
-        if high <= low:
-            low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
-        return cls(low, high, start, end, logarithmic)
-
-    def at(self, value: float) -> float:
-        low, high, found = self.low, self.high, value
-        if self.logarithmic:
-            low, high, found = math.log(low), math.log(high), math.log(max(value, self.low))
-        return self.start + (found - low) / (high - low) * (self.end - self.start)
-
-    def ticks(self, count: int) -> list[float]:
-        return ticks(self.low, self.high, logarithmic=self.logarithmic, count=count)
+_BAR_PITCH, _BARS_START, _BARS_END, _MOST_LETTERS = 28, 170, 490, 24
 
 
 def as_svg(chart: Chart) -> str:
     """The chart as an SVG element; its numbers stand in a table elsewhere, its title and text say what it shows."""
     heights = chart.y_values()
-    x = _Axis.over(chart.x_values(), _LEFT, _WIDTH - _RIGHT, logarithmic=chart.x_is_logarithmic())
-    y = _Axis.over(heights, _HEIGHT - _BOTTOM, _TOP, logarithmic=is_logarithmic(heights), from_zero=True)
+    x = Axis.over(chart.x_values(), _LEFT, _WIDTH - _RIGHT, logarithmic=chart.x_is_logarithmic())
+    y = Axis.over(heights, _HEIGHT - _BOTTOM, _TOP, logarithmic=is_logarithmic(heights), from_zero=True)
     told = f"{chart.title}. {chart.y_label} against {chart.x_label}. {_described(chart)}"
     parts = [
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(told, {chr(34): "&quot;"})}">',
@@ -68,6 +37,26 @@ def as_svg(chart: Chart) -> str:
     return "\n".join([*parts, *_labels(chart, x, y), "</svg>"])
 
 
+def bars_as_svg(bars: Bars) -> str:
+    """Shares as bars, each with its name to the left and its numbers to the right."""
+    height = _BAR_PITCH * len(bars.bars) + _TOP
+    told = f"{bars.title}. " + "; ".join(f"{name}: {text}" for name, _, text in bars.bars)
+    quoted = escape(told, {chr(34): "&quot;"})
+    parts = [f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{quoted}">']
+    parts.append(f"<title>{escape(bars.title)}</title>")
+    for index, (name, share, text) in enumerate(bars.bars):
+        top, length = _TOP + _BAR_PITCH * index, max(share * (_BARS_END - _BARS_START), 1.0)
+        middle, kind = top + _BAR_PITCH / 2 - 4, "main" if index == 0 else "other"
+        parts += [
+            f'<text class="tick" x="{_BARS_START - 8}" y="{_number(middle)}" dy="4" text-anchor="end">'
+            f"{escape(shortened(name, _MOST_LETTERS))}</text>",
+            f'<rect class="{kind}" x="{_BARS_START}" y="{top}" width="{_number(length)}" height="{_BAR_PITCH - 8}"/>',
+            f'<text class="end {kind}" x="{_number(_BARS_START + length + 6)}" y="{_number(middle)}" dy="4">'
+            f"{escape(text)}</text>",
+        ]
+    return "\n".join([*parts, "</svg>"])
+
+
 def _described(chart: Chart) -> str:
     ends = [(line.label, line.points()) for line in chart.lines]
     return "; ".join(
@@ -75,7 +64,7 @@ def _described(chart: Chart) -> str:
     )
 
 
-def _axes(chart: Chart, x: _Axis, y: _Axis) -> list[str]:
+def _axes(chart: Chart, x: Axis, y: Axis) -> list[str]:
     parts = []
     for value in y.ticks(5):
         place = _number(y.at(value))
@@ -114,7 +103,7 @@ def _path(line: Line, x: Callable[[float], float], y: Callable[[float], float], 
     return f'<path class="{"main" if line.main else "other"}" d="{"".join(pieces)}"/>'
 
 
-def _band(line: Line, x: _Axis, y: _Axis) -> list[str]:
+def _band(line: Line, x: Axis, y: Axis) -> list[str]:
     """What lies between the certified bounds, where both are known."""
     rows = [
         (at, high, low)
@@ -128,7 +117,7 @@ def _band(line: Line, x: _Axis, y: _Axis) -> list[str]:
     return [f'<polygon class="band" points="{" ".join([*there, *back])}"/>']
 
 
-def _limit(chart: Chart, x: _Axis, y: _Axis) -> list[str]:
+def _limit(chart: Chart, x: Axis, y: Axis) -> list[str]:
     if chart.limit is None:
         return []
     place = _number(y.at(chart.limit))
@@ -138,14 +127,14 @@ def _limit(chart: Chart, x: _Axis, y: _Axis) -> list[str]:
     ]
 
 
-def _identity(x: _Axis, y: _Axis) -> list[str]:
+def _identity(x: Axis, y: Axis) -> list[str]:
     low, high = max(x.low, y.low), min(x.high, y.high)
     places = [low * (high / low) ** (i / 40) if low > 0 else high * i / 40 for i in range(41)]
     points = " ".join(f"{_number(x.at(place))},{_number(y.at(place))}" for place in places)
     return [f'<polyline class="identity" points="{points}"/>']
 
 
-def _marks(line: Line, x: _Axis, y: _Axis, *, rising: bool) -> list[str]:
+def _marks(line: Line, x: Axis, y: Axis, *, rising: bool) -> list[str]:
     """Points that are told, with their values above them, on the side where the line is not."""
     parts = []
     side = 'dx="-7" text-anchor="end"' if rising else 'dx="7"'
@@ -156,7 +145,7 @@ def _marks(line: Line, x: _Axis, y: _Axis, *, rising: bool) -> list[str]:
     return parts
 
 
-def _labels(chart: Chart, x: _Axis, y: _Axis) -> list[str]:
+def _labels(chart: Chart, x: Axis, y: Axis) -> list[str]:
     """The name of every line at its right end with the value there, moved apart where they would overlap."""
     right = [(max(line.points()), line) for line in chart.lines if line.points()]
     wanted = sorted(((y.at(point[1]), point, line) for point, line in right), key=lambda item: item[0])

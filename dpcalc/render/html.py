@@ -8,11 +8,10 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from dpcalc.charts import Chart
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Guarantee, Result, Section
-from dpcalc.render.drawing import as_svg
-from dpcalc.render.pictures import charts
+from dpcalc.render.drawing import as_svg, bars_as_svg
+from dpcalc.render.pictures import bars, charts
 from dpcalc.render.screen import cell, cells, labelled, printable
 from dpcalc.render.words import Fact, answer, conditions, in_plain_words, numbers
 from dpcalc.report import plain
@@ -86,12 +85,9 @@ def _environment() -> Environment:
 
 
 def _part(result: Result, *, draw: bool = True) -> Part:
-    from markupsafe import Markup
-
     outcomes = [result.goal, *(verdict.outcome for verdict in result.verdicts)]
     outcome = next((each for each in ("over", "unproved", "within") if each in outcomes), "none")
     guarantee = result.guarantee
-    drawn: tuple[Chart, ...] = charts(result) if draw else ()
     return Part(
         command=result.command,
         answer=printable(answer(result)),
@@ -99,13 +95,20 @@ def _part(result: Result, *, draw: bool = True) -> Part:
         verdict=_OUTCOMES.get(outcome, ""),
         sentence="" if guarantee is None else _unbroken(in_plain_words(guarantee)),
         facts=[(label, _unbroken(text)) for label, text in (*numbers(result, verbose=False), *labelled(result))],
-        # Markup: the drawing is our own text, and escapes what it takes from the result.
-        drawings=[Drawing(each.title, each.subtitle, Markup(as_svg(each))) for each in drawn],
+        drawings=_drawings(result) if draw else [],
         tables=[_table(section) for section in result.sections if any(section.columns)] + _curve(result),
         conditions=conditions(result, verbose=True),
         warnings=() if guarantee is None else guarantee.warnings,
         spec="" if guarantee is None else spec_text(guarantee),
     )
+
+
+def _drawings(result: Result) -> list[Drawing]:
+    from markupsafe import Markup
+
+    # Markup: the drawings are our own text, and escape what they take from the result.
+    curves = [Drawing(each.title, each.subtitle, Markup(as_svg(each))) for each in charts(result)]
+    return curves + [Drawing(each.title, each.subtitle, Markup(bars_as_svg(each))) for each in bars(result)]
 
 
 def _unbroken(text: str) -> str:

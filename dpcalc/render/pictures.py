@@ -6,22 +6,42 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpcalc.charts import Chart, Line, tick_text
+from dpcalc.charts import Bars, Chart, Line
 from dpcalc.errors import DpcalcError
 from dpcalc.guarantee import Guarantee, Result
-from dpcalc.report import percentage, rounded_up, written
+from dpcalc.render.sweeps import sweep
+from dpcalc.report import percentage, percents, rounded_up, written
 
 # δ of a curve that nobody asked for point by point, and how tightly it is drawn: the width of a pen.
 _DELTAS = (1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10)
 _TOLERANCE = 0.02
 
+_MOST_BARS = 12
+_SHARES = "its share of the whole, and what it would cost alone"
+
 _RATES = tuple(10 ** (-4 + 4 * i / 60) for i in range(61))
 
 
 def charts(result: Result) -> tuple[Chart, ...]:
-    """Everything that can be drawn of a result; empty where there is no curve."""
-    drawn = [*_sweep(result), *_over_steps(result)] or _of_guarantee(result)
+    """Every curve that can be drawn of a result; empty where there is none."""
+    drawn = [*sweep(result), *_over_steps(result)] or _of_guarantee(result)
     return tuple(chart for chart in drawn if not chart.is_empty())
+
+
+def bars(result: Result) -> tuple[Bars, ...]:
+    """What each of several mechanisms takes of the whole, the costliest first; a long tail is one bar."""
+    costs = [cost for cost in result.details.get("mechanisms", ()) if cost.get("share") is not None]
+    if len(costs) < 2:
+        return ()
+    costs.sort(key=lambda cost: -cost["share"])
+    shares = percents([cost["share"] for cost in costs])
+    shown = [
+        (cost["name"], cost["share"], f"{share}, own ε {rounded_up(cost['epsilon'])}")
+        for cost, share in zip(costs[:_MOST_BARS], shares, strict=False)
+    ]
+    rest = [cost["share"] for cost in costs[_MOST_BARS:]]
+    shown += [(f"{len(rest):,} more", sum(rest), percentage(sum(rest)))] if rest else []
+    return (Bars(title="What each mechanism costs", subtitle=_SHARES, bars=tuple(shown)),)
 
 
 def _settings(result: Result) -> str:
@@ -125,79 +145,6 @@ def _attack_bound(
         return min(bounds if mu is None else [*bounds, float(gdp_tradeoff(mu, rate))])
 
     return bound
-
-
-def _sweep(result: Result) -> list[Chart]:
-    """ε of every bound along a swept parameter, the best one thick."""
-    rows = result.details.get("sweep")
-    if not rows or not result.records:
-        return []
-    first = result.records[0]
-    name = next(iter(first))
-    if len(result.details.get("swept", ())) > 1:
-        return [_against(result, *result.details["swept"])]
-    x = tuple(float(row[name]) for row in result.records)
-    best = tuple(row["epsilon"] for row in result.records)
-    columns = [column for column in first if column.startswith("epsilon ")]
-    others = {column.removeprefix("epsilon "): tuple(row[column] for row in result.records) for column in columns}
-    lines = [Line(label=_bound_name(label), x=x, y=y, main=False) for label, y in others.items() if y != best]
-    winners = [_bound_name(label) for label, y in others.items() if y == best]
-    lines.append(Line(label=winners[0] if winners else "the best", x=x, y=best))
-    return [
-        Chart(
-            title=f"ε of the last iterate against {name}",
-            subtitle=_request(result, name),
-            x_label=name,
-            y_label=f"ε at δ = {written(first['delta'])}",
-            lines=tuple(lines),
-            limit=result.budget.max_epsilon,
-        )
-    ]
-
-
-def _request(result: Result, *swept: str) -> str:
-    request = result.details.get("request", {})
-    left_out = {name.replace("-", "_") for name in swept}
-    told = [key for key in _TOLD if request.get(key) is not None and key not in left_out]
-    return ", ".join(f"{key.replace('_', ' ')} {request[key]}" for key in told)
-
-
-def _against(result: Result, name: str, other: str) -> Chart:
-    """The best ε along one swept parameter, a line for some values of the other, that with the least ε thick."""
-    values = list(dict.fromkeys(row[other] for row in result.records))
-    shown = values if len(values) <= _LINES else [values[i * (len(values) - 1) // (_LINES - 1)] for i in range(_LINES)]
-    rows = {value: [row for row in result.records if row[other] == value] for value in shown}
-    best = min(shown, key=lambda value: rows[value][-1]["epsilon"])
-    lines = [
-        Line(
-            label=f"{other} {tick_text(value)}:",
-            x=tuple(float(row[name]) for row in rows[value]),
-            y=tuple(row["epsilon"] for row in rows[value]),
-            main=value == best,
-        )
-        for value in shown
-    ]
-    return Chart(
-        title=f"ε of the last iterate against {name} and {other}",
-        subtitle=_request(result, name, other),
-        x_label=name,
-        y_label=f"ε at δ = {written(result.records[0]['delta'])}",
-        lines=tuple(lines),
-        limit=result.budget.max_epsilon,
-    )
-
-
-_LINES = 6
-_TOLD = ("algorithm", "n", "batch_size", "sigma", "noise_multiplier", "clip", "lr", "delta")
-_BOUNDS = {"composition": "every iterate", "rdp": "last, Rényi", "optimal-shifts": "last, best shifts"}
-
-
-def _bound_name(label: str) -> str:
-    """What a bound is about, in place of its name in a paper."""
-    kind, _, theorem = label.partition(" ")
-    if kind == "shifted-interpolation":
-        return f"last, Theorem {theorem}" if theorem else "last iterate"
-    return _BOUNDS.get(kind, label)
 
 
 def _over_steps(result: Result) -> list[Chart]:

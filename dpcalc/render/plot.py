@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpcalc.charts import Chart, Line, is_logarithmic, tick_text, ticks
+from dpcalc.charts import Bars, Chart, Line, is_logarithmic, tick_text, ticks
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Result
-from dpcalc.report import rounded_up
+from dpcalc.report import rounded_up, shortened
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -31,10 +31,10 @@ def check(path: str) -> None:
 def plot(result: Result, path: str) -> None:
     """Draw all charts of a result below each other, and write the file whole or not at all."""
     from dpcalc.files import PRIVATE, SHARED, writing
-    from dpcalc.render.pictures import charts
+    from dpcalc.render.pictures import bars, charts
 
     check(path)
-    drawn = charts(result)
+    drawn: list[Chart | Bars] = [*charts(result), *bars(result)]
     if not drawn:
         raise InputError("there is no curve to draw in this result", where="plot")
     figure = _figure(drawn)
@@ -47,12 +47,17 @@ def _metadata(path: str) -> dict[str, Any]:
     return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(Path(path).suffix.lower(), {})
 
 
-def _figure(charts: Sequence[Chart]) -> Any:
+def _figure(charts: Sequence[Chart | Bars]) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.5, 4.2 * len(charts)), layout="constrained")
-    for axes, chart in zip(figure.subplots(len(charts), 1, squeeze=False)[:, 0], charts, strict=True):
-        _draw(axes, chart)
+    heights = [1.2 + 0.35 * len(chart.bars) if isinstance(chart, Bars) else 4.2 for chart in charts]
+    figure = Figure(figsize=(7.5, sum(heights)), layout="constrained")
+    parts = figure.subfigures(len(charts), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for part, chart in zip(parts, charts, strict=True):
+        if isinstance(chart, Bars):
+            _draw_bars(part.subplots(), chart)
+        else:
+            _draw(part.subplots(), chart)
     return figure
 
 
@@ -69,14 +74,29 @@ def _draw(axes: Any, chart: Chart) -> None:
     _labels(axes, chart)
     axes.set_xlabel(chart.x_label)
     axes.set_ylabel(chart.y_label)
-    axes.set_title(f"{chart.title}\n", loc="left", fontsize=12, fontweight="bold", color=_INK)
-    axes.text(0, 1.02, _shortened(chart.subtitle), transform=axes.transAxes, fontsize=8.5, color="#59636e", va="bottom")
+    _title(axes, chart)
     axes.grid(axis="y", alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _shortened(text: str, most: int = 105) -> str:
-    return text if len(text) <= most else text[: most - 1].rsplit(" ", 1)[0] + " …"
+def _draw_bars(axes: Any, bars: Bars) -> None:
+    """The first bar, which is the longest, in colour; the rest grey."""
+    names = [shortened(name, 30) for name, _, _ in bars.bars]
+    colours = [_MAIN, *[_OTHER] * (len(names) - 1)]
+    drawn = axes.barh(range(len(names)), [share for _, share, _ in bars.bars], color=colours, height=0.65)
+    axes.bar_label(drawn, labels=[text for _, _, text in bars.bars], padding=5, fontsize=9)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.3)
+    axes.xaxis.set_visible(False)
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
+    _title(axes, bars)
+
+
+def _title(axes: Any, chart: Chart | Bars) -> None:
+    axes.set_title(f"{chart.title}\n", loc="left", fontsize=12, fontweight="bold", color=_INK)
+    told = shortened(chart.subtitle, 105)
+    axes.text(0, 1.02, told, transform=axes.transAxes, fontsize=8.5, color="#59636e", va="bottom")
 
 
 def _ends(values: Sequence[float]) -> list[float]:

@@ -8,7 +8,10 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 
+from dpcalc.charts import Chart, Line
 from dpcalc.guarantee import Bar, Result, Section
+from dpcalc.render.sketch import as_sketch
+from dpcalc.render.sweeps import sweep
 from dpcalc.render.words import Fact, answer, conditions, numbers
 from dpcalc.report import in_a_column, rounded_up
 
@@ -23,6 +26,7 @@ _GAP = 2
 _LEAST_WORDS = 16
 _BAR = 40
 _SHORTEST_BAR = 10
+_FEWEST = 3  # points of a curve that is drawn
 
 
 def as_text(result: Result, *, width: int | None = None, verbose: bool = False, quiet: bool = False) -> str:
@@ -31,8 +35,8 @@ def as_text(result: Result, *, width: int | None = None, verbose: bool = False, 
     if quiet:
         return "\n".join(head) + "\n"
     tables = [section for section in result.sections if any(section.columns)]
-    tables += [_curve(result.curve)] if result.curve else []
-    drawn = [_table(table, width, titled=len(tables) > 1) for table in tables]
+    tables += [_curve(result.curve, bars=width is None or len(result.curve) < _FEWEST)] if result.curve else []
+    drawn = [*(_table(table, width, titled=len(tables) > 1) for table in tables), *_sketches(result, width)]
     facts, ends = numbers(result, verbose=verbose), [*labelled(result), *conditions(result, verbose=verbose)]
     if not tables or tables[0].leads:
         blocks = [head, *drawn, _facts([*facts, *ends], width)]
@@ -54,12 +58,27 @@ def wrapped(text: str, width: int | None) -> list[str]:
     return [line.replace("\0", " ") for line in lines] or [""]
 
 
-def _curve(points: Sequence[tuple[float, float]]) -> Section:
-    """ε at every δ, and a bar beside it: a person sees how it grows."""
+def _curve(points: Sequence[tuple[float, float]], *, bars: bool) -> Section:
+    """ε at every δ, and a bar beside it where no drawing follows: a person sees how it grows."""
     most = max((epsilon for epsilon, _ in points if math.isfinite(epsilon)), default=0.0)
-    bars = [Bar(epsilon / most if most > 0 and math.isfinite(epsilon) else 0.0) for epsilon, _ in points]
-    rows = tuple((delta, epsilon, bar) for (epsilon, delta), bar in zip(points, bars, strict=True))
-    return Section(title="", columns=("δ", "ε", ""), rows=rows)
+    rows = [
+        (delta, epsilon, Bar(epsilon / most if most and math.isfinite(epsilon) else 0)) for epsilon, delta in points
+    ]
+    columns = ("δ", "ε", "") if bars else ("δ", "ε")
+    return Section(title="", columns=columns, rows=tuple(row[: len(columns)] for row in rows))
+
+
+def _sketches(result: Result, width: int | None) -> list[list[str]]:
+    """How a curve or a sweep runs, drawn on a terminal from as many points on as a table does not show at a glance."""
+    if width is None:
+        return []
+    points = sorted((delta, epsilon) for epsilon, delta in result.curve if delta > 0)
+    x, y = tuple(delta for delta, _ in points), tuple(epsilon for _, epsilon in points)
+    curve = Chart(
+        title="", x_label="δ", y_label="ε", lines=(Line(label="", x=x, y=y),), limit=result.budget.max_epsilon
+    )
+    drawn = [chart for chart in (curve, *sweep(result)) if len(set(chart.x_values())) >= _FEWEST]
+    return [[f"{_INDENT}{line}" for line in as_sketch(chart, width - len(_INDENT))] for chart in drawn]
 
 
 def labelled(result: Result) -> list[Fact]:

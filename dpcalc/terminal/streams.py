@@ -17,6 +17,7 @@ _SPELT = {
     "≤": "<=", "≥": ">=", "≈": "~", "≠": "!=", "∞": "inf", "√": "sqrt", "×": "x", "·": "*", "⊗": "(x)", "∇": "grad ",
     "−": "-", "–": "-", "—": "-", "…": "...", "′": "'", "’": "'", "‘": "'", "“": '"', "”": '"', "²": "^2", "½": "1/2",
     "‖": "||", "→": "->", "←": "<-", "⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")", "█": "#", "░": ".", "∂": "d",
+    "│": "|", "└": "+", "─": "-", **{chr(dots): "*" for dots in range(0x2801, 0x2900)},
 }  # fmt: skip
 _HANDLER = "dpcalc.spelt"
 # What steers a terminal or turns the direction of text: names, ids and paths may hold anything.

@@ -80,7 +80,7 @@ def test_the_page_has_verdict_numbers_pictures_conditions_date_and_version(
     text, found = page(dpcalc, tmp_path / "r.html", spec)
     assert WITHIN_ONE.search(found.text)
     assert "within the limit 5" in found.text
-    assert found.tags.count("svg") == 2
+    assert found.tags.count("svg") == 3
     assert "the declared guarantee holds" in found.text
     assert f"dpcalc {__version__}" in found.text
     assert date.today().isoformat() in found.text

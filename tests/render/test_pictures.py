@@ -14,8 +14,8 @@ import pytest
 
 import dpcalc as library
 from dpcalc.charts import Chart, Line, is_logarithmic, tick_text, ticks
-from dpcalc.render.drawing import as_svg
-from dpcalc.render.pictures import charts
+from dpcalc.render.drawing import as_svg, bars_as_svg
+from dpcalc.render.pictures import bars, charts
 
 Run = Callable[..., Any]
 
@@ -197,3 +197,24 @@ def test_a_badge_is_what_shields_reads(dpcalc: Run) -> None:
         }  # fmt: skip
     run = ("compose", "-m", "gdp,mu=1,guarantee=approximate", "--delta", "1e-5", "-f", "badge")
     assert json.loads(dpcalc(*run).out)["color"] == "yellow"
+
+
+def test_the_breakdown_is_drawn_with_the_shares_of_the_table() -> None:
+    result = library.compose(library.GDP(mu=1.0, name="a <b>"), library.GDP(mu=2.0, name="big"), delta=1e-6)
+    (drawn,) = bars(told(result))
+    # Rényi divergences of Gaussians add as μ²: 1 to 4.
+    assert [name for name, _, _ in drawn.bars] == ["big", "a <b>"]
+    assert [share for _, share, _ in drawn.bars] == pytest.approx([0.8, 0.2])
+    assert drawn.bars[0][2].startswith("80 %, own ε")
+    root = ElementTree.fromstring(bars_as_svg(drawn))
+    long, short = (float(each.attrib["width"]) for each in root.iter("rect"))
+    assert long / short == pytest.approx(4, rel=0.01)
+    assert "a <b>" in [each.text for each in root.iter("text")]
+
+
+def test_a_long_breakdown_keeps_its_sum_and_one_mechanism_has_none() -> None:
+    listed = [library.GDP(mu=0.1 * i, name=f"query {i}") for i in range(1, 31)]
+    (drawn,) = bars(told(library.compose(*listed, delta=1e-6)))
+    assert drawn.bars[-1][0] == "18 more"
+    assert sum(share for _, share, _ in drawn.bars) == pytest.approx(1)
+    assert bars(told(library.compose(library.GDP(mu=1.0), delta=1e-6))) == ()

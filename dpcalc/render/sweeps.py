@@ -1,0 +1,79 @@
+"""The chart of a sweep: ε along one or two parameters."""
+
+from __future__ import annotations
+
+from dpcalc.charts import Chart, Line, tick_text
+from dpcalc.guarantee import Result
+from dpcalc.report import written
+
+_LINES = 6
+_TOLD = ("algorithm", "n", "batch_size", "sigma", "noise_multiplier", "clip", "lr", "delta")
+_BOUNDS = {"composition": "every iterate", "rdp": "last, Rényi", "optimal-shifts": "last, best shifts"}
+
+
+def sweep(result: Result) -> list[Chart]:
+    """ε of every bound along a swept parameter, the best one thick."""
+    rows = result.details.get("sweep")
+    if not rows or not result.records:
+        return []
+    first = result.records[0]
+    name = next(iter(first))
+    if len(result.details.get("swept", ())) > 1:
+        return [_against(result, *result.details["swept"])]
+    x = tuple(float(row[name]) for row in result.records)
+    best = tuple(row["epsilon"] for row in result.records)
+    columns = [column for column in first if column.startswith("epsilon ")]
+    others = {column.removeprefix("epsilon "): tuple(row[column] for row in result.records) for column in columns}
+    lines = [Line(label=_bound_name(label), x=x, y=y, main=False) for label, y in others.items() if y != best]
+    winners = [_bound_name(label) for label, y in others.items() if y == best]
+    lines.append(Line(label=winners[0] if winners else "the best", x=x, y=best))
+    return [
+        Chart(
+            title=f"ε of the last iterate against {name}",
+            subtitle=_request(result, name),
+            x_label=name,
+            y_label=f"ε at δ = {written(first['delta'])}",
+            lines=tuple(lines),
+            limit=result.budget.max_epsilon,
+        )
+    ]
+
+
+def _request(result: Result, *swept: str) -> str:
+    request = result.details.get("request", {})
+    left_out = {name.replace("-", "_") for name in swept}
+    told = [key for key in _TOLD if request.get(key) is not None and key not in left_out]
+    return ", ".join(f"{key.replace('_', ' ')} {request[key]}" for key in told)
+
+
+def _against(result: Result, name: str, other: str) -> Chart:
+    """The best ε along one swept parameter, a line for some values of the other, that with the least ε thick."""
+    values = list(dict.fromkeys(row[other] for row in result.records))
+    shown = values if len(values) <= _LINES else [values[i * (len(values) - 1) // (_LINES - 1)] for i in range(_LINES)]
+    rows = {value: [row for row in result.records if row[other] == value] for value in shown}
+    best = min(shown, key=lambda value: rows[value][-1]["epsilon"])
+    lines = [
+        Line(
+            label=f"{other} {tick_text(value)}:",
+            x=tuple(float(row[name]) for row in rows[value]),
+            y=tuple(row["epsilon"] for row in rows[value]),
+            main=value == best,
+        )
+        for value in shown
+    ]
+    return Chart(
+        title=f"ε of the last iterate against {name} and {other}",
+        subtitle=_request(result, name, other),
+        x_label=name,
+        y_label=f"ε at δ = {written(result.records[0]['delta'])}",
+        lines=tuple(lines),
+        limit=result.budget.max_epsilon,
+    )
+
+
+def _bound_name(label: str) -> str:
+    """What a bound is about, in place of its name in a paper."""
+    kind, _, theorem = label.partition(" ")
+    if kind == "shifted-interpolation":
+        return f"last, Theorem {theorem}" if theorem else "last iterate"
+    return _BOUNDS.get(kind, label)
