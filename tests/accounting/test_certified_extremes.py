@@ -9,7 +9,7 @@ import pytest
 from dpcalc.accounting.certified.convolve import by_transform
 from dpcalc.accounting.certified.discretise import discretised
 from dpcalc.accounting.certified.law import P_LOWER
-from dpcalc.accounting.certified.read import curve
+from dpcalc.accounting.certified.read import Curve, curve
 from dpcalc.accounting.convex_order import interval
 from dpcalc.accounting.question import Question
 from dpcalc.pairs.gaussian import GaussianPair
@@ -83,3 +83,21 @@ def test_losses_beyond_the_exponential_are_read() -> None:
     """Each of 500 answers is likely by e^1.75 to 1: all together lose at most 875."""
     found = interval([(pure_dp_pair(1.75), 500)], Question(1e-33, None), ("remove",))
     assert 700 < found.lower <= found.upper <= 875 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("upper", [True, False])
+@pytest.mark.parametrize("delta", [1e-10, 0.05, 0.0999])
+def test_losses_further_apart_than_doubles_reach_are_read(upper: bool, delta: float) -> None:
+    """δ(ε) = 0.1·(1 - e^{ε - 800}); e^1100 is no double, and neither is a mass at -300 seen from 800."""
+    found = Curve(upper, np.array([-300.0, 800.0]), np.array([0.9, 0.1]), 0.0).epsilon(delta)
+    truth = 800 + float(mpmath.log1p(-mpmath.mpf(delta) / mpmath.mpf(0.1)))
+    assert found == pytest.approx(truth, rel=1e-9)
+    assert found >= truth * (1 - 1e-14) if upper else found <= truth * (1 + 1e-14)
+
+
+def test_grids_beyond_the_doubles_leave_the_question_to_others() -> None:
+    """As an ArithmeticError, which engines pass over: the next one may have an answer."""
+    with pytest.raises(ArithmeticError):
+        discretised([GaussianPair(25.0)], 1.0, ((-800, 800),))
+    with pytest.raises(ArithmeticError):
+        discretised([GaussianPair(1e-3)], 1e-16, ((600_000_000, 600_000_400),))

@@ -197,6 +197,7 @@ def test_so_many_copies_that_errors_could_add_up_are_refused():
 def test_sizes_are_those_whose_transforms_are_within_the_bound():
     for points in (1, 7, 8, 9, 17, 1000, 16385, 20481, 24577, 10**6):
         size = good_size(points)
-        assert points <= size <= max(1.34 * points, 8)
+        assert points <= size <= max(1.34 * points, 16)
+        assert size >= 16
         odd = size // (size & -size)
         assert odd in (1, 3, 5)

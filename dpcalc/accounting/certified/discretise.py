@@ -105,7 +105,7 @@ def _layout(step: float, spans: Spans) -> _Layout:
         at += end - first
     whole = np.concatenate(edges)
     if not np.abs(whole).max() < LARGEST_EXPONENT:
-        raise ValueError("a grid that reaches beyond what doubles can hold")
+        raise OverflowError("a grid that reaches beyond what doubles can hold")
     return _Layout(tuple(numbered), whole)
 
 
@@ -178,7 +178,7 @@ def _split(
     low, high = z[:, :-1], z[:, 1:]
     gap = high - low
     if not (np.isfinite(z).all() and (gap > 0).all()):
-        raise ValueError("a grid whose points doubles cannot tell apart")
+        raise OverflowError("a grid whose points doubles cannot tell apart")
     p_error = np.where(cells.q > 0, cells.p_error + _TOO_FAINT, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         b = np.where(high > 0, np.maximum(cells.q, cells.p / high), cells.q)

@@ -16,6 +16,7 @@ from dpcalc.rounding import SMALLEST_NORMAL, TRANSFORM, UNIT, accumulated
 _MULTIPLICATION = 3.0  # units of a product of complex numbers (Higham 2002, Lemma 3.5: √2·2u/(1-2u))
 _GROWN = 0.01  # what errors of factors may add to any product of their sizes, all in all
 _FAINTEST = 2.0**-1000  # more than numbers below the normal range lose in any power
+_SMALLEST = 16  # points of a transform, so that a stage of radix 5 is made up for by others
 _AT_ONCE = 1 << 21  # complex numbers held at once
 
 
@@ -42,8 +43,8 @@ class Window:
 
 def good_size(points: float) -> int:
     """The least of 4, 5 and 6 times a power of two that is at least so large: its transform is fast, and within T."""
-    power = 1 << max(math.ceil(math.log2(max(points, 8))) - 3, 0)
-    return next(power * factor for factor in (4, 5, 6, 8, 10) if power * factor >= points)
+    power = 1 << max(math.ceil(math.log2(max(points, _SMALLEST))) - 3, 0)
+    return next(power * factor for factor in (4, 5, 6, 8, 10) if power * factor >= max(points, _SMALLEST))
 
 
 def powered(laws: Sequence[tuple[Law, int]], window: Window, *, worse: Direction) -> Law:
@@ -189,8 +190,9 @@ def _scaled(factors: Sequence[_Factor]) -> tuple[Ledger, int, float]:
         ledger = ledger.then(replace(copies, lost=lost))
         terms = factor.count * np.log2(factor.totals)
         logs += float(terms.sum())
-        # Every entry was divided; the logarithms of totals are off by 4 units, and so is their sum.
-        roundings += accumulated(4 * factor.count * len(terms) + 16 * (float(np.abs(terms).sum()) + 1))
+        # Every entry was divided and added to those of other grids; logarithms are off by 4 units, and so is their sum.
+        entry = 4 + len(factor.parts)
+        roundings += accumulated(entry * factor.count * len(terms) + 16 * (float(np.abs(terms).sum()) + 1))
         scale += factor.count * factor.law.scale
     whole = math.floor(logs)
     ledger = replace(ledger.plus(relative=roundings), lost=2 * ledger.lost)

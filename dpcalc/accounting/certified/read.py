@@ -15,6 +15,7 @@ from dpcalc.rounding import UNIT, accumulated
 _FAINT = 1e-280  # masses below are counted at ∞ above and left out below
 _TRUSTED = 0.25  # relative + slack must be less, or nothing is known
 _TRIES = 30
+_HALVINGS = 64
 _NEARLY_ZERO = 1e-6
 
 
@@ -74,8 +75,18 @@ class Curve:
         k = 1 + int(beyond[0]) if beyond.size else len(losses)
         if not target > 0 or k == 0 or not (p[k - 1] > target and q[k - 1] > 0):
             return None
+        if not math.isfinite(q[k - 1]):  # losses further apart than doubles reach
+            return self._halved(delta)
         found = origin + math.log((float(p[k - 1]) - target) / float(q[k - 1]))
         return found if math.isfinite(found) else None
+
+    def _halved(self, delta: float) -> float:
+        """The same by halving, between 0 and the largest loss."""
+        low, high = 0.0, max(float(self.losses[-1]), 0.0)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
+        return high if self.upper else low
 
     def slope(self, epsilon: float, delta: float) -> float:
         """-d log δ / dε, a hint."""

@@ -86,7 +86,7 @@ def _layout(step: float, spans: Spans) -> tuple[Floats, Floats, Floats]:
     end = blocks[-1][2] * (step * float(RATIO) ** blocks[-1][0])
     points = np.append(start * (step * float(RATIO) ** which), end)
     if not (np.isfinite(points).all() and (np.diff(points) > 0).all() and points[-1] < 1e300):
-        raise ValueError("a grid whose points doubles cannot tell apart")
+        raise OverflowError("a grid whose points doubles cannot tell apart")
     return which, start, points
 
 
