@@ -257,7 +257,7 @@ def csv_records(result: Result) -> tuple[Mapping[str, Any], ...]:
     if document["budget"]:
         record["within_budget"] = document["budget"]["within"]
     details = document["details"]
-    rows = next((details[key] for key in _BREAKDOWNS if details.get(key)), [])
+    rows: list[Any] = next((details[key] for key in _BREAKDOWNS if details.get(key)), [])
     told = {**({"name": "answer"} if rows else {}), **_flat(details)}
     return ({**record, **told, **record}, *({"command": result.command, **_flat(row)} for row in rows))
 
