@@ -110,6 +110,8 @@ def main() -> int:
     parser.add_argument("--spends", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=200)
     given = parser.parse_args()
+    if not (given.postgres or given.place):
+        parser.error("expected a place, or --postgres")
     with temporary_postgres() if given.postgres else contextlib.nullcontext(given.place) as place:
         start = time.perf_counter()
         wrong = storm(place, processes=given.processes, spends=given.spends, kills=given.kills)
