@@ -204,8 +204,8 @@ class Settings:
             )
         if self.algorithm == "sgd" and self.filter == "gdp":
             raise InputError(
-                "the individual GDP filter covers Gaussian steps without sampling; a subsampled step is not Gaussian. "
-                "Use --filter rdp here, or: dpcalc train --filter gdp --algorithm gd"
+                "the individual GDP filter covers Gaussian steps, and a subsampled step is not one; "
+                "use --filter rdp, or: dpcalc train --filter gdp --algorithm gd"
             )
         if self.filter_mode == "clip" and (self.clipping != "fixed" or self.algorithm == "sgd"):
             raise InputError("--filter-mode clip needs --clipping fixed and --algorithm gd or cgd; use drop.")
