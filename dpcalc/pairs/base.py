@@ -15,7 +15,7 @@ import numpy as np
 
 from dpcalc.arrays import Bools, Complexes, Floats
 from dpcalc.pairs.moments import ROUNDING, chord_excess, mixed_losses
-from dpcalc.rounding import NORMAL_TAIL, UNIT
+from dpcalc.rounding import NORMAL_TAIL, UNIT, down
 
 _POSITIVE = 2.0**-1022  # an edge that leaves an atom at 0 below it
 
@@ -103,6 +103,10 @@ class Pair(ABC):
 
     def at_infinity(self) -> tuple[float, float]:
         """P(L = ∞) and Q(L = -∞), exact or above."""
+        return 0.0, 0.0
+
+    def surely_infinite(self) -> tuple[float, float]:
+        """P(L = ∞) and Q(L = -∞), exact or below."""
         return 0.0, 0.0
 
     def log_excess(self, powers: Floats, side: int = 0) -> Floats:
@@ -234,6 +238,10 @@ class ReversedPair(Pair):
         p, q = self.pair.at_infinity()
         return q, p
 
+    def surely_infinite(self) -> tuple[float, float]:
+        p, q = self.pair.surely_infinite()
+        return q, p
+
     def reversed(self) -> Pair:
         return self.pair
 
@@ -305,6 +313,9 @@ class MixturePair(Pair):
     def at_infinity(self) -> tuple[float, float]:
         return self.rate * self.pair.at_infinity()[0], 0.0
 
+    def surely_infinite(self) -> tuple[float, float]:
+        return down(self.rate * self.pair.surely_infinite()[0]), 0.0
+
 
 @dataclass(frozen=True)
 class SymmetrisedPair(Pair):
@@ -354,6 +365,10 @@ class SymmetrisedPair(Pair):
 
     def at_infinity(self) -> tuple[float, float]:
         infinite, _ = self.pair.at_infinity()
+        return infinite, infinite
+
+    def surely_infinite(self) -> tuple[float, float]:
+        infinite, _ = self.pair.surely_infinite()
         return infinite, infinite
 
     def reversed(self) -> Pair:

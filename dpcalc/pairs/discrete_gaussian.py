@@ -39,6 +39,10 @@ class DiscreteGaussianPair(PointPair):
         rest = np.logaddexp(log_tail + ROUNDING * (1 + np.abs(log_tail)), at_zero)
         return np.asarray(np.logaddexp(log_mean_excess(self.q, self.losses, powers), rest))
 
+    def surely_infinite(self) -> tuple[float, float]:
+        """What is beyond the table is far away, and not at infinity."""
+        return 0.0, 0.0
+
     def mixed(self, rate: float) -> Pair:
         sampled = super().mixed(rate)
         if sampled is self or not isinstance(sampled, PointPair):
