@@ -151,10 +151,6 @@ class Pair(ABC):
         """H(t) of this pair for t ≥ 1 and 1 - t + t H(1/t) below: C_p of Bok et al. (Proposition D.4)."""
         return SymmetrisedPair(self)
 
-    def opposed(self, rate: float) -> Pair | None:  # noqa: ARG002
-        """((1-q)R + qP, (1-q)R + qQ) with R half-way between P and Q; None if that is not known."""
-        return None
-
     def excess(self) -> float:
         """By how much the masses may add up to more than 1, being bounds from above of those of a pair."""
         return 0.0
