@@ -251,7 +251,7 @@ def _is_within_costs(trainer, moved, records, costs, clip):
 
 def _watched(trainer, monkeypatch):
     """Who sat where, every slot's norm, and the weights, for each step."""
-    seen, run = [], trainer._sums.run
+    seen, run = [], trainer.sums.run
 
     def watched(parameters, x, y, seats, weigh, **options):
         parts = []
@@ -264,7 +264,7 @@ def _watched(trainer, monkeypatch):
         seen.append((seats, found.norms, np.concatenate(parts, axis=1)))
         return found
 
-    monkeypatch.setattr(trainer._sums, "run", watched)
+    monkeypatch.setattr(trainer.sums, "run", watched)
     return seen
 
 
