@@ -109,7 +109,7 @@ def _layout(step: float, spans: Spans) -> _Layout:
 
 
 def _with_middles(edges: Floats) -> Floats:
-    """The edges, and the points half-way between them: what is nearer to a point than to its neighbours has its name."""
+    """The edges and the points half-way between them: what is nearer to a point than to others has its name (L3)."""
     out = np.empty(2 * len(edges) - 1)
     out[::2] = edges
     out[1::2] = (edges[1:] + edges[:-1]) / 2

@@ -156,8 +156,10 @@ def _product(factors: Sequence[_Factor], grid: int, size: int) -> tuple[Floats, 
             norms.append((factor.count, norm))
             transform = np.fft.rfft(rows)
             transform = np.multiply.reduce(transform if whole is None else transform[..., : whole.shape[-1]], axis=0)
-            error = 1.02 * (unit * math.sqrt(size) * float(norm.max(axis=-1).sum()) + _MULTIPLICATION * UNIT * len(rows))
-            transform, rest = _audible(transform, factor.count, error)
+            error = 1.02 * (
+                unit * math.sqrt(size) * float(norm.max(axis=-1).sum()) + _MULTIPLICATION * UNIT * len(rows)
+            )
+            transform, rest = _audible(transform, factor.count, 1.02 * error)
             transform = _raised(transform, factor.count)
             whole = transform if whole is None else whole[:, : transform.shape[-1]] * transform
             unheard += rest
