@@ -14,10 +14,11 @@ from dpcalc.errors import InputError
 from dpcalc.files import reading
 from dpcalc.training.data import Dataset
 from dpcalc.training.history import DivergedError
+from dpcalc.training.iterates import consider
 from dpcalc.training.loop import Trainer
 from dpcalc.training.plan import Plan
 from dpcalc.training.record import Log, opened_log
-from dpcalc.training.settings import Files
+from dpcalc.training.wanted import Files
 
 Observe = Callable[[Trainer], None]
 
@@ -43,10 +44,7 @@ def run(
         try:
             while not trainer.finished:
                 trainer.advance(log)
-                trainer.look()
-                trainer.validate()
-                trainer.compare()
-                trainer.measure()
+                consider(trainer)
                 observe(trainer)
                 if files.checkpoint and time.monotonic() - saved >= _BETWEEN_SAVES:
                     _save(trainer, files.checkpoint, log)

@@ -132,7 +132,7 @@ def test_a_module_is_trained_like_the_same_network_of_ours(modules):
     passes = []
     for trainer in (theirs, ours):
         weigh = lambda norms, _, __: np.ones((1, len(norms)))  # noqa: E731
-        passes.append(trainer._sums.run(trainer.parameters, X, Y, slice(0, 90), weigh))
+        passes.append(trainer.sums.run(trainer.parameters, X, Y, slice(0, 90), weigh))
     assert passes[0].norms == pytest.approx(passes[1].norms, rel=1e-5)
     assert passes[0].losses == pytest.approx(passes[1].losses, rel=1e-5)
     plain = theirs.model.plain_sum(theirs.parameters, X, Y)
@@ -150,10 +150,10 @@ def test_a_record_moves_a_module_s_sum_by_no_more_than_its_clip(modules):
     def weigh(norms, present, _):
         return clip.weights(norms) * present
 
-    whole = trainer._sums.run(trainer.parameters, x, Y, slice(0, 90), weigh)
+    whole = trainer.sums.run(trainer.parameters, x, Y, slice(0, 90), weigh)
     for gone in (0, 4, 5, 89):
         seats = np.where(np.arange(90) == gone, -1, np.arange(90))
-        rest = trainer._sums.run(trainer.parameters, x, Y, seats, weigh)
+        rest = trainer.sums.run(trainer.parameters, x, Y, seats, weigh)
         assert np.linalg.norm(whole.sums - rest.sums) <= clip.spent(whole.norms[[gone]])[0]
 
 
