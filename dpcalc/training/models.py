@@ -31,8 +31,11 @@ def build(
     hidden: Sequence[int] = (128,),
     backend: BackendName = "numpy",
     activation: ActivationName = "relu",
+    multilabel: bool = False,
 ) -> Network:
     """The model called `name` for records of `features` numbers; images are square with one channel.
+
+    With `multilabel` its scores are of labels that go together rather than of classes that exclude each other.
 
     `FILE.py:FUNCTION` is a module of the user's own, for the torch backend.
     """
@@ -41,8 +44,9 @@ def build(
     if is_module(name):
         from dpcalc.training.backends.torch_module import ModuleNetwork
 
-        return ModuleNetwork(name, features=features, classes=classes)
+        return ModuleNetwork(name, features=features, classes=classes, multilabel=multilabel)
     network = _network(name, features=features, classes=classes, hidden=hidden, activation=activation)
+    network.multilabel = multilabel and not network.reconstructs
     if backend == "numpy":
         return network
     from dpcalc.training.backends.torch_network import TorchNetwork

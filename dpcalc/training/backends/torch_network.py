@@ -20,6 +20,7 @@ from dpcalc.training.backends import layers
 from dpcalc.training.backends.gradients import Gradients, OuterProducts, OwnGradients
 from dpcalc.training.backends.network import Network
 from dpcalc.training.backends.numpy_network import NumpyNetwork
+from dpcalc.training.labels import unpacked
 from dpcalc.training.tiles import Array, Buffers
 
 Tensor: TypeAlias = torch.Tensor
@@ -37,6 +38,7 @@ class TorchNetwork(Network):
         self._network = network
         self.size, self.classes = network.size, network.classes
         self.input_shape, self.reconstructs = network.input_shape, network.reconstructs
+        self.multilabel = network.multilabel
         self._layers = [_KINDS[type(layer)](layer) for layer in network.layers]
         shape, widest = network.input_shape, int(np.prod(network.input_shape))
         for layer in network.layers:
@@ -61,7 +63,10 @@ class TorchNetwork(Network):
     def _run(self, parameters: Array, x: Array, y: Array) -> Array:
         with torch.inference_mode():
             outputs, first = self._forward(parameters, x), self._network.first
-            losses, signal = self._squared_error(outputs, x) if self.reconstructs else _cross_entropy(outputs, y)
+            if self.reconstructs:
+                losses, signal = self._squared_error(outputs, x)
+            else:
+                losses, signal = (_of_labels if self.multilabel else _cross_entropy)(outputs, y)
             for index in range(len(self._layers) - 1, first - 1, -1):
                 signal = self._layers[index].backward(signal, to_input=index > first)
             return np.asarray(losses)
@@ -91,6 +96,12 @@ def _cross_entropy(scores: Tensor, y: Array) -> tuple[Tensor, Tensor]:
     signal = logarithms.exp()
     signal[rows, labels] -= 1
     return -logarithms[rows, labels], signal
+
+
+def _of_labels(scores: Tensor, y: Array) -> tuple[Tensor, Tensor]:
+    there = torch.from_numpy(unpacked(y, scores.shape[1]).astype(np.float32)).to(scores.dtype)
+    losses = torch.nn.functional.binary_cross_entropy_with_logits(scores, there, reduction="none").mean(dim=1)
+    return losses, (torch.sigmoid(scores) - there) / scores.shape[1]
 
 
 def _placed(images: Tensor) -> Tensor:
