@@ -47,7 +47,8 @@ def build(
         return ModuleNetwork(name, features=features, classes=classes, multilabel=multilabel)
     network = _network(name, features=features, classes=classes, hidden=hidden, activation=activation)
     network.multilabel = multilabel and not network.reconstructs
-    if backend == "numpy":
+    # Dense layers are NumPy's in both backends (see torch_network), so a network of nothing else needs no PyTorch.
+    if backend == "numpy" or not any(isinstance(layer, Convolution) for layer in network.layers):
         return network
     from dpcalc.training.backends.torch_network import TorchNetwork
 

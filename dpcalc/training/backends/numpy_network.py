@@ -72,10 +72,7 @@ class NumpyNetwork(Network):
     def _run(self, parameters: Array, x: Array, y: Array) -> Array:
         """Forward and backward through every layer, which keep what they saw; returns each record's loss."""
         outputs, views = self.outputs_of_chunk(parameters, x), self.views(parameters)
-        if self.reconstructs:
-            losses, signal = self._squared_error(outputs, x)
-        else:
-            losses, signal = (self._of_labels if self.multilabel else self._cross_entropy)(outputs, y)
+        losses, signal = self._squared_error(outputs, x) if self.reconstructs else self.scored(outputs, y)
         for index in range(len(self.layers) - 1, self.first - 1, -1):
             signal = self.layers[index].backward(signal, views[index], to_input=index > self.first)
         return losses
@@ -85,6 +82,10 @@ class NumpyNetwork(Network):
         for layer, view in zip(self.layers, self.views(parameters), strict=True):
             signal = layer.forward(signal, view)
         return signal
+
+    def scored(self, scores: Array, y: Array) -> tuple[Array, Array]:
+        """Each record's loss and its derivative in the scores, of classes or of labels."""
+        return self._of_labels(scores, y) if self.multilabel else self._cross_entropy(scores, y)
 
     def _cross_entropy(self, scores: Array, y: Array) -> tuple[Array, Array]:
         rows = np.arange(len(y))
