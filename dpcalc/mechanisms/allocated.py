@@ -147,7 +147,7 @@ class RandomlyAllocated(Mechanism):
             "the count is the number of epochs",
         )
         if self.adjacency == "replace-one":
-            lines += ("the stated sensitivity also bounds the effect of adding or removing one record",)
+            lines += ("the stated sensitivity bounds the effect of adding or removing one record",)
         return lines
 
     def spec(self) -> Mapping[str, Any]:

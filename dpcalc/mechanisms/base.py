@@ -79,6 +79,13 @@ class Mechanism(ABC):
         """
         return self.pairs()
 
+    def turned(self, rate: float) -> tuple[Pair, Pair] | None:  # noqa: ARG002
+        """A pair that dominates replacing a record which is sampled at a rate, and one that is attained by it.
+
+        None where that is not known: see `pairs.turned`. The mechanism is stated for adding or removing a record.
+        """
+        return None
+
     def runs(self, count: int) -> tuple[tuple[tuple[Pair, Pair], int], ...]:
         """Pairs that dominate `count` adaptive runs together, with how often: by default those of one run."""
         return ((self.pairs(), count),)

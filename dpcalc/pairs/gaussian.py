@@ -111,45 +111,6 @@ class GaussianPair(Pair):
     def mixed(self, rate: float) -> Pair:
         return self if rate == 1.0 else SampledGaussian(self, rate)
 
-    def opposed(self, rate: float) -> Pair | None:
-        return self if rate == 1.0 else OpposedGaussian(self.mu / 2, rate)
-
-
-@dataclass(frozen=True)
-class OpposedGaussian(Pair):
-    """(1-q)N(0, 1) + qN(μ, 1) against (1-q)N(0, 1) + qN(-μ, 1): a sampled record turned into its opposite.
-
-    The ratio (1-q + q e^{μx-μ²/2}) / (1-q + q e^{-μx-μ²/2}) is e^l where μx = l/2 + asinh((1-q)/q e^{μ²/2} sinh(l/2)).
-    """
-
-    mu: float
-    rate: float
-
-    def sharpness(self) -> float:
-        return self.mu
-
-    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
-        x = self._place(edges)
-        tails = {side: [ndtr(side * (x - shift)) for shift in (0.0, self.mu, -self.mu)] for side in (1, -1)}
-        (below, below_p, below_q), (above, above_p, above_q) = tails[1], tails[-1]
-        q = self.rate
-        a = cells_from_tails((1 - q) * below + q * below_p, (1 - q) * above + q * above_p)
-        b = cells_from_tails((1 - q) * below + q * below_q, (1 - q) * above + q * above_q)
-        return a, b
-
-    def _place(self, losses: Floats) -> Floats:
-        """The x at which the loss is so large."""
-        log_factor = np.log((1 - self.rate) / self.rate) + self.mu * self.mu / 2
-        half = np.abs(losses) / 2
-        with np.errstate(divide="ignore"):
-            log_sinh = half + np.log(-np.expm1(-2 * half) / 2) + log_factor
-        far = np.log(2.0) + log_sinh
-        grown = np.where(log_sinh > 40, far, np.arcsinh(np.exp(np.minimum(log_sinh, 40.0))))
-        return np.asarray(np.sign(losses) * (half + grown) / self.mu)
-
-    def reversed(self) -> Pair:
-        return self
-
 
 @dataclass(frozen=True)
 class SampledGaussian(MixturePair):

@@ -32,8 +32,8 @@ def check_combinations(options: Options) -> None:
         )
     if options.algorithm == "sgd" and options.filter == "gdp":
         raise InputError(
-            "the individual GDP filter covers Gaussian steps without sampling; a subsampled step is not Gaussian. "
-            "Use --filter rdp here, or: dpcalc train --filter gdp --algorithm gd"
+            "the individual GDP filter covers Gaussian steps, and a subsampled step is not one; "
+            "use --filter rdp, or: dpcalc train --filter gdp --algorithm gd"
         )
     if options.filter_mode == "clip" and (options.clipping != "fixed" or options.algorithm == "sgd"):
         raise InputError("--filter-mode clip needs --clipping fixed and --algorithm gd or cgd; use drop.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -67,7 +68,15 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans, tilt: float = 
         components = {k: Component(part.start, part.rows[0]) for k, part in components.items()}
     # e^{τℓ} is off by |τℓ| units and those of the exponential; powers of two are exact.
     tilted = len(pairs) * accumulated(8 * (1 + abs(tilt)) * float(np.abs(layout.edges).max()) + 32)
-    ledger = Ledger(infinite + beyond[0], zero + beyond[1], _FAINTEST, relative + tilted, slack + tilted, shift)
+    ledger = Ledger(
+        infinite + beyond[0],
+        zero + beyond[1],
+        _FAINTEST,
+        relative + tilted,
+        slack + tilted,
+        shift,
+        *_surely(bases, rates),
+    )
     return Law(step, dict(sorted(components.items())), ledger, len(pairs), tilt=tilt)
 
 
@@ -107,6 +116,17 @@ def _layout(step: float, spans: Spans) -> _Layout:
     if not np.abs(whole).max() < LARGEST_EXPONENT:
         raise OverflowError("a grid that reaches beyond what doubles can hold")
     return _Layout(tuple(numbered), whole)
+
+
+def _surely(bases: Sequence[Pair], rates: Sequence[float]) -> tuple[float, float]:
+    """Lower bounds on -log P(X < ∞) and -log Q(X > 0) of all pairs together; Z = 0 of a sampled one is X = 1 - q."""
+    infinite = zero = 0.0
+    for base, rate in zip(bases, rates, strict=True):
+        p, q = base.surely_infinite()
+        infinite -= math.log1p(-rate * p) if p < 1 else 0.0
+        zero -= math.log1p(-q) if rate == 1 and q < 1 else 0.0
+    lowered = 1 - accumulated(len(bases) + 16)
+    return infinite * lowered, zero * lowered
 
 
 def _bring_zero_inside(columns: Sequence[Floats], z: Floats) -> None:

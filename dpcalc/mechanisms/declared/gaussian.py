@@ -83,6 +83,12 @@ class DeclaredGDP(Declared):
     def repeated(self, times: int) -> DeclaredGDP:
         return DeclaredGDP(mu=self.mu * math.sqrt(times) * (1 + 1e-15), adjacency=self.adjacency)
 
+    def turned(self, rate: float) -> tuple[Pair, Pair] | None:
+        from dpcalc.pairs.turned import TurnedGaussian
+
+        pair = TurnedGaussian(self.mu, rate)
+        return pair, pair
+
     def as_replace_one(self) -> DeclaredGDP:
         """Group privacy: two records are 2μ-GDP (Dong, Roth, Su 2022, Theorem 3)."""
         return DeclaredGDP(mu=2 * self.mu, adjacency="replace-one")
