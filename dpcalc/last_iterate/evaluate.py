@@ -12,7 +12,7 @@ import numpy as np
 from dpcalc import conversions
 from dpcalc.guarantee import DEFAULT_ORDERS, Evidence, Guarantee, Stated
 from dpcalc.last_iterate import cyclic, gradient_descent, stochastic
-from dpcalc.last_iterate.bound import COMPOSITION, Bound
+from dpcalc.last_iterate.bound import CLIPPED, COMPOSITION, Bound
 from dpcalc.last_iterate.setting import Setting
 from dpcalc.mechanisms.base import Mechanism
 
@@ -25,7 +25,6 @@ _RUN = {
 _LAST_ITERATE = "; no momentum, no averaging of iterates"
 _SAMPLERS = {"gd": "none", "cgd": "cyclic", "sgd": "fixed-size"}
 _REGULARISED = ", by a regulariser added after clipping"
-_CLIPPED = "clipped gradients are gradients of such losses (those of softmax may not be)"
 _HOPELESS = 200.0  # an ε above which nobody looks closer
 
 
@@ -108,7 +107,7 @@ def _losses(setting: Setting, bound: Bound) -> list[str]:
     lines = [f"every loss is {shape}; η {'<' if D is None and m else '≤'} 2/M = {2 / M:.4g}"]
     if D is not None:
         lines.append(f"iterates are projected onto a convex set of diameter {D:g}")
-    return [*lines, _CLIPPED]
+    return [*lines, CLIPPED]
 
 
 def _gaussian_guarantee(setting: Setting, bound: Bound, delta: float) -> Guarantee:

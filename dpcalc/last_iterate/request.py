@@ -48,7 +48,7 @@ class Request:
             panel=_RUN,
         ),
     ]
-    n: Annotated[int, whole("--n", help="Number of records n.", panel=_RUN)]
+    n: Annotated[int | None, whole("--n", help="Number of records n.", panel=_RUN)] = None
     sensitivity: Annotated[
         float | None,
         number("--sensitivity", help="L: largest distance between two records' gradients.", panel=_LOSS),
@@ -104,13 +104,20 @@ class Request:
             learning_rate=learning_rate,
             sigma=sigma,
             sensitivity=self.replace_one_sensitivity,
-            dataset_size=self.n,
+            dataset_size=self.records,
             steps=self._steps(),
             batch_size=self.batch_size,
             strong_convexity=self.strong_convexity,
             smoothness=self.smoothness,
             diameter=self.diameter,
         )
+
+    @property
+    def records(self) -> int:
+        """n, which data may bring if it was not given."""
+        if self.n is None:
+            raise InputError("is needed: the number of records (or --model with --data)", where="n")
+        return self.n
 
     @property
     def replace_one_sensitivity(self) -> float:
@@ -152,7 +159,7 @@ class Request:
         noise = next(value for name in NOISES if (value := getattr(self, name)) is not None)
         if noise == "solve":
             raise InputError("solve needs --target-epsilon, the ε to stay within")
-        batch = self.batch_size or self.n
+        batch = self.batch_size or self.records
         if self.noise_multiplier is not None:
             if self.clip is None:
                 raise InputError(
@@ -175,7 +182,9 @@ class Request:
             return self.steps
         if self.epochs is not None:
             whole = self.algorithm == "gd" or not self.batch_size
-            return steps_of_epochs(self.epochs, self.n, self.n if whole else self.batch_size or self.n)
+            return steps_of_epochs(
+                self.epochs, self.records, self.records if whole else self.batch_size or self.records
+            )
         if self.schedule is not None:
             return self.schedule.last_step
         raise InputError("the length of the run is needed: --steps t or --epochs E")
