@@ -98,13 +98,14 @@ class Request:
         """The checked setting; on a schedule, its largest step size and smallest noise."""
         from dpcalc.last_iterate.setting import Setting
 
+        records = self.records
         learning_rate, sigma = self._rate_and_noise()
         return Setting(
             algorithm=self.algorithm,
             learning_rate=learning_rate,
             sigma=sigma,
             sensitivity=self.replace_one_sensitivity,
-            dataset_size=self.records,
+            dataset_size=records,
             steps=self._steps(),
             batch_size=self.batch_size,
             strong_convexity=self.strong_convexity,
@@ -116,7 +117,7 @@ class Request:
     def records(self) -> int:
         """n, which data may bring if it was not given."""
         if self.n is None:
-            raise InputError("is needed: the number of records (or --model with --data)", where="n")
+            raise InputError("is missing: the number of records, or data with a model", where="n")
         return self.n
 
     @property

@@ -17,7 +17,7 @@ from dpcalc.training.history import DivergedError
 from dpcalc.training.loop import Trainer
 from dpcalc.training.plan import Plan
 from dpcalc.training.record import Log, opened_log
-from dpcalc.training.settings import Files
+from dpcalc.training.wanted import Files
 
 Observe = Callable[[Trainer], None]
 

@@ -28,7 +28,8 @@ from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account, account_search, calibrated, epsilon_so_far
 from dpcalc.training.report import describe, search_section, training_sections
 from dpcalc.training.run import Trial, configurations, run, search, winner
-from dpcalc.training.settings import Files, Settings, Wanted
+from dpcalc.training.settings import Settings
+from dpcalc.training.wanted import Files, Wanted
 
 Progress = Callable[..., AbstractContextManager[Callable[..., None]]]
 Charge = Callable[[Guarantee], None]

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from dpcalc.asked import Algorithm, check, number, option, parsed, whole
 from dpcalc.errors import InputError
-from dpcalc.files import LIMIT
 from dpcalc.guarantee import Adjacency
+from dpcalc.last_iterate.losses import loss_of
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, PROBABILITY, Range, parse_whole, steps_of_epochs
+from dpcalc.training.geometry import Geometry
 from dpcalc.training.names import (
     CLIPS,
+    FIXED,
     ActivationName,
     BackendName,
     ClippingName,
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 # Hyperparameters that a grid search may vary.
 SEARCHABLE = (
     "lr", "clip", "clipping", "quantile", "optimizer", "momentum", "epochs", "steps", "batch_size", "regularization",
-    "model", "hidden",
+    "model", "hidden", "loss",
 )  # fmt: skip
 
 _ADAM_RATE = 1e-3
@@ -47,7 +49,6 @@ _METHOD = "Method"
 _LOOKS = "Private looks that steer the run"
 _NUMBERS = "Hyperparameters"
 _PRIVACY = "Privacy"
-_FILES = "Search, log and checkpoint"
 
 
 def _model(text: str) -> str:
@@ -61,7 +62,7 @@ def _widths(text: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Geometry):
     """One run. `noise_multiplier` is relative to the clip and applies to the sum of a batch.
 
     `steps` (or `epochs`) is where plain private training stops; that fixes the budget: 10 epochs, or 100 steps of the
@@ -77,7 +78,7 @@ class Settings:
         str,
         parsed(
             "--model",
-            help="logistic, mlp, cnn, cnn-small, autoencoder, or FILE.py:FUNCTION.",
+            help="logistic, linear, mlp, cnn, cnn-small, autoencoder, or FILE.py:FUNCTION.",
             metavar="NAME",
             parse=_model,
             panel=_DATA,
@@ -128,7 +129,8 @@ class Settings:
     ] = None
     stop_by: Annotated[StopName, option("--stop-by", help="How they are counted.", panel=_LOOKS)] = "continual"
     clipping: Annotated[
-        ClippingName, option("--clipping", help="Fixed clip, a quantile's, or learned online.", panel=_METHOD)
+        ClippingName,
+        option("--clipping", help="One clip, one a layer, a quantile's, or learned online.", panel=_METHOD),
     ] = "fixed"
     quantile: Annotated[
         float, number("--quantile", help="Which one to follow.", allowed=PROBABILITY, panel=_METHOD)
@@ -191,6 +193,7 @@ class Settings:
             raise InputError("the iterate is chosen on public records (--validate-every) or on private ones, not both.")
         if self.keep_best and self.model == "autoencoder":
             raise InputError("the best iterate is found by accuracy, which an autoencoder does not have.")
+        self._check_losses()
         if self.filter == "none":
             if self.stop_below is not None:
                 raise InputError("without a filter no record runs out of budget: --stop-below needs --filter.")
@@ -207,7 +210,7 @@ class Settings:
                 "the individual GDP filter covers Gaussian steps without sampling; a subsampled step is not Gaussian. "
                 "Use --filter rdp here, or: dpcalc train --filter gdp --algorithm gd"
             )
-        if self.filter_mode == "clip" and (self.clipping != "fixed" or self.algorithm == "sgd"):
+        if self.filter_mode == "clip" and (self.clipping not in FIXED or self.algorithm == "sgd"):
             raise InputError("--filter-mode clip needs --clipping fixed and --algorithm gd or cgd; use drop.")
 
     def _check_allocation(self) -> None:
@@ -219,6 +222,18 @@ class Settings:
             )
         if self.filter != "none":
             raise InputError("what a filter must charge for random allocation is not known; use --sampling poisson.")
+
+    def _check_losses(self) -> None:
+        if self.model == "logistic":
+            loss_of("logistic", self.loss)
+        if self.loss != "cross-entropy" and (self.model == "autoencoder" or is_module(self.model)):
+            raise InputError(f"--model {self.model} has a loss of its own, not {self.loss}.", where="loss")
+        if self.clipping == "per-layer" and is_module(self.model):
+            raise InputError(
+                "the layers of a module of your own are not known; use --clipping fixed.", where="clipping"
+            )
+        if self.layer_shares and self.clipping != "per-layer":
+            raise InputError("goes with --clipping per-layer", where="layer_shares")
 
     @property
     def rate(self) -> float:
@@ -290,43 +305,4 @@ class Settings:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for a checkpoint and for details."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**values, "hidden": list(self.hidden)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What is asked of a run besides its settings."""
-
-    data: Annotated[
-        str,
-        option("--data", help="Folder of IDX files, .npz, .csv with a label column, or synthetic.", panel=_DATA),
-    ] = "synthetic"
-    test_data: Annotated[
-        str | None, option("--test-data", help="A .csv to test on, if --data is one.", panel=_DATA)
-    ] = None
-    epsilon: Annotated[
-        float | None, number("--epsilon", help="Find the noise for this ε; 3 if no noise is given.", panel=_PRIVACY)
-    ] = None
-    delta: Annotated[float, number("--delta", help="δ of the guarantee.", allowed=PROBABILITY, panel=_PRIVACY)] = 1e-5
-    runs: Annotated[int, whole("--grid-runs", help="Share the budget over so many such runs.", panel=_FILES)] = 1
-    grid: Annotated[
-        str | None, option("--grid", metavar="FILE", help="YAML of values to search, under one budget.", panel=_FILES)
-    ] = None
-    save: Annotated[str | None, option("--save", metavar="FILE", help="Write the model as .npz.", panel=_FILES)] = None
-    read_limit: Annotated[
-        int,
-        whole("--read-limit", help="Bytes that reading a file may take, if it has fewer.", panel="Running and files"),
-    ] = LIMIT
-
-
-@dataclass(frozen=True, kw_only=True)
-class Files:
-    """Where a run leaves its traces; all of them are sensitive."""
-
-    log: Annotated[str | None, option("--log", metavar="FILE", help="Write norms to .npy or .csv.", panel=_FILES)] = (
-        None
-    )
-    checkpoint: Annotated[
-        str | None, option("--checkpoint", metavar="FILE", help="Save the run as it goes.", panel=_FILES)
-    ] = None
-    resume: Annotated[bool, option("--resume", help="Go on from the checkpoint.", panel=_FILES)] = False
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -109,6 +109,12 @@ def _kinked(parameters, features, hidden, count, generator):
 LOGISTIC = Settings(model="logistic", algorithm="gd", steps=4, noise_multiplier=3.0, seed=1)
 MODES = {
     "gd": {},
+    "gd, layer by layer": {"clipping": "per-layer", "loss": "huber", "model": "mlp", "hidden": (8, 4)},
+    "gd, layer by layer, clip mode": {
+        **{"clipping": "per-layer", "model": "mlp", "hidden": (8,), "layer_shares": (1.0, 3.0)},
+        **{"filter": "gdp", "filter_mode": "clip", "extra_steps": 2},
+    },
+    "gd, squared loss, projected": {"model": "linear", "loss": "squared", "diameter": 0.5},
     "gd, quantile": {"clipping": "quantile"},
     "gd, online": {"clipping": "online"},
     "gd, gdp filter": {"filter": "gdp", "extra_steps": 2},

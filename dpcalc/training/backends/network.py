@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats
+from dpcalc.last_iterate.losses import LossName
 from dpcalc.training.backends.gradients import Gradients
 from dpcalc.training.tiles import Array
 
@@ -17,15 +18,17 @@ from dpcalc.training.tiles import Array
 class Network(ABC):
     """A network whose parameters are one flat vector of `size` numbers, laid out alike in every backend.
 
-    It ends in class scores under the cross-entropy loss, or, if it `reconstructs`, in an image under the mean squared
-    error. At most `chunk` records are looked at together.
+    It ends in class scores under a `loss`, or, if it `reconstructs`, in an image under the mean squared error. At most
+    `chunk` records are looked at together. `blocks` of parameters, one for each layer that has any, yield gradients.
     """
 
     size: int
+    blocks: int = 1
     classes: int
     chunk: int
     input_shape: tuple[int, ...]
     reconstructs: bool = False
+    loss: LossName = "cross-entropy"
     # What else a checkpoint must agree on: the digest of code that is not ours.
     identity: str = ""
 

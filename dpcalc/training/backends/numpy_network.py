@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpcalc.arrays import Floats
 from dpcalc.training.backends.gradients import Gradients
 from dpcalc.training.backends.layers import Convolution, Layer
+from dpcalc.training.backends.losses import losses_and_signals
 from dpcalc.training.backends.network import Network
 from dpcalc.training.tiles import Array, Buffers
 
@@ -34,6 +35,7 @@ class NumpyNetwork(Network):
         self.classes = 0 if reconstructs else shape[-1]
         self.chunk = max(1, _CHUNK_NUMBERS // widest)
         self.size = sum(int(np.prod(s)) for layer in self.layers for s in layer.shapes)
+        self.blocks = sum(bool(layer.shapes) for layer in self.layers)
         self._buffers = Buffers()
 
     def initial(self, uniforms: Callable[[int], NDArray[np.float64]]) -> NDArray[np.float32]:
@@ -71,7 +73,7 @@ class NumpyNetwork(Network):
     def _run(self, parameters: Array, x: Array, y: Array) -> Array:
         """Forward and backward through every layer, which keep what they saw; returns each record's loss."""
         outputs, views = self.outputs_of_chunk(parameters, x), self.views(parameters)
-        losses, signal = self._squared_error(outputs, x) if self.reconstructs else self._cross_entropy(outputs, y)
+        losses, signal = self._squared_error(outputs, x) if self.reconstructs else self._scored(outputs, y)
         for index in range(len(self.layers) - 1, self.first - 1, -1):
             signal = self.layers[index].backward(signal, views[index], to_input=index > self.first)
         return losses
@@ -82,9 +84,12 @@ class NumpyNetwork(Network):
             signal = layer.forward(signal, view)
         return signal
 
-    def _cross_entropy(self, scores: Array, y: Array) -> tuple[Array, Array]:
-        rows = np.arange(len(y))
+    def _scored(self, scores: Array, y: Array) -> tuple[Array, Array]:
+        """Each record's loss and its derivative in the scores."""
         signal = self._buffers.take("signal", scores.shape, scores.dtype)
+        if self.loss != "cross-entropy":
+            return losses_and_signals(self.loss, scores, y, signal), signal
+        rows = np.arange(len(y))
         np.subtract(scores, scores.max(axis=1, keepdims=True), out=signal)
         own = signal[rows, y]
         np.exp(signal, out=signal)

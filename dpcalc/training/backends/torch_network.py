@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpcalc.arrays import Floats
 from dpcalc.training.backends import layers
 from dpcalc.training.backends.gradients import Gradients, OuterProducts, OwnGradients
+from dpcalc.training.backends.losses import losses_and_signals
 from dpcalc.training.backends.network import Network
 from dpcalc.training.backends.numpy_network import NumpyNetwork
 from dpcalc.training.tiles import Array, Buffers
@@ -37,6 +38,7 @@ class TorchNetwork(Network):
         self._network = network
         self.size, self.classes = network.size, network.classes
         self.input_shape, self.reconstructs = network.input_shape, network.reconstructs
+        self.loss, self.blocks = network.loss, network.blocks
         self._layers = [_KINDS[type(layer)](layer) for layer in network.layers]
         shape, widest = network.input_shape, int(np.prod(network.input_shape))
         for layer in network.layers:
@@ -61,7 +63,7 @@ class TorchNetwork(Network):
     def _run(self, parameters: Array, x: Array, y: Array) -> Array:
         with torch.inference_mode():
             outputs, first = self._forward(parameters, x), self._network.first
-            losses, signal = self._squared_error(outputs, x) if self.reconstructs else _cross_entropy(outputs, y)
+            losses, signal = self._squared_error(outputs, x) if self.reconstructs else self._scored(outputs, y)
             for index in range(len(self._layers) - 1, first - 1, -1):
                 signal = self._layers[index].backward(signal, to_input=index > first)
             return np.asarray(losses)
@@ -78,6 +80,14 @@ class TorchNetwork(Network):
         with torch.inference_mode():
             outputs = self._forward(parameters, x)
             return np.asarray(outputs if outputs.ndim == 2 else outputs.permute(0, 2, 3, 1))
+
+    def _scored(self, scores: Tensor, y: Array) -> tuple[Tensor, Tensor]:
+        """Each record's loss and its derivative in the scores; other losses are NumPy's, on the same memory."""
+        if self.loss == "cross-entropy":
+            return _cross_entropy(scores, y)
+        signal = torch.empty_like(scores)
+        losses = losses_and_signals(self.loss, scores.numpy(), y, signal.numpy())
+        return torch.from_numpy(losses), signal
 
     def _squared_error(self, outputs: Tensor, x: Array) -> tuple[Tensor, Tensor]:
         gap = outputs - torch.from_numpy(x).reshape(len(x), *self.input_shape).permute(0, 3, 1, 2)
