@@ -94,14 +94,14 @@ class LinearLoss:
         """Whether a clip at this norm may change a gradient."""
         return clip < self.gradient
 
-    def explained(self, clip: float | None) -> tuple[tuple[str, str, str], ...]:
+    def explained(self, clip: float | None, apart: int) -> tuple[tuple[str, str, str], ...]:
         """Every constant with its value and its reason, for people."""
         slope, why = self._slope()
         own, whose = (self.gradient, "G") if clip is None else (clip, "the clip")
         rows = [
             ("R", self.reach, "norm of a record's features, at most; with the constant 1 it is √(R² + 1)"),
             ("G", self.gradient, f"norm of a gradient: {_short(slope)}·√(R² + 1), as {why}"),
-            ("L", 2 * own, f"two records' gradients apart: twice {whose}"),
+            ("L", apart * own, f"what a record moves the sum by, at most: {'twice ' if apart > 1 else ''}{whose}"),
             ("M", self.smoothness, f"{self._curvature}·(R² + 1) + λ, as {_SHAPES[self.loss].why_curvature}"),
             ("m", self.regularization, "λ: the regulariser alone is strongly convex"),
         ]

@@ -102,7 +102,7 @@ def request_of(request: Request, losses: LinearLoss, found: Found | None) -> Req
     if request.clip is None:
         if not math.isfinite(losses.gradient):
             raise InputError("is needed: nothing else bounds the gradients of this loss (or --diameter)", where="clip")
-        request = replace(request, sensitivity=2 * losses.gradient)
+        request = replace(request, sensitivity=request.clips_apart * losses.gradient)
     if is_unproved(request, losses):
         return replace(request, strong_convexity=None, smoothness=None, diameter=None)
     return replace(request, strong_convexity=losses.regularization, smoothness=losses.smoothness)
@@ -118,7 +118,7 @@ def explained(result: Result, request: Request, losses: LinearLoss, *, norms: st
     section = Section(
         title="Constants of the losses",
         columns=("", "value", "because"),
-        rows=losses.explained(request.clip),
+        rows=losses.explained(request.clip, request.clips_apart),
         note=f"R is {norms}",
     )
     details: dict[str, Any] = {**result.details, "losses": losses.as_dict() | {"feature_norm_is": norms}}

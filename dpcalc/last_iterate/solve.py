@@ -45,7 +45,7 @@ def least_noise(request: Request, *, target: float, unknown: Unknown) -> Analysi
     """
     if request.schedule is not None:
         raise InputError("--target-epsilon needs constant --lr and --sigma: a schedule sets the noise")
-    unit = request.replace_one_sensitivity / (request.batch_size or request.records) if unknown == "sigma" else 1.0
+    unit = request.gradient_sensitivity / (request.batch_size or request.records) if unknown == "sigma" else 1.0
 
     def of(noise: float) -> Request:
         changes: dict[str, Any] = {unknown: noise * unit}
