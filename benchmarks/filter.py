@@ -206,7 +206,7 @@ def cluster(folder: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    from dpcalc.filters import cluster as engine
+    from dpcalc.filters import workers
 
     people, steps = 1_000_000, int(os.environ.get("CLUSTER_STEPS", "200"))
     rng = np.random.default_rng(0)
@@ -227,7 +227,7 @@ def cluster(folder: Path) -> None:
             yield running
             peaks.extend(worker_peak(nanny.process.pid) for nanny in running.workers.values())
 
-    own_cluster, engine._own_cluster = engine._own_cluster, watched
+    own_cluster, workers.own_cluster = workers.own_cluster, watched
     start, here, there = time.perf_counter(), time.process_time(), children()
     run = carry_out(replace(request, engine="dask"), str(folder))
     assert run.filter.lost.sum() == local.filter.lost.sum()
