@@ -10,7 +10,8 @@ from dpcalc.asked import Algorithm, Asked, number, option
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Guarantee, Result
 from dpcalc.terminal.progress import progress
-from dpcalc.training.settings import Files, Settings, Wanted
+from dpcalc.training.settings import Settings
+from dpcalc.training.wanted import Files, Wanted
 
 _LEDGER = "Ledger"
 _EPSILON = 3.0  # the target if neither ε nor the noise is given

@@ -65,7 +65,7 @@ class TestCompositions:
         made = {
             "laplace": lambda: laws.laplace(arb(0.8)),
             "discrete_laplace": lambda: laws.discrete_laplace(arb(2.5), 3),
-            "discrete_gaussian": lambda: laws.discrete_gaussian(arb(1.5), 2, 192),
+            "discrete_gaussian": lambda: laws.discrete(*laws.integer_gaussian(arb(1.5), 2, 192), 2),
             "answers": lambda: laws.answers(arb(0.6), 5),
             "bounded_range": lambda: laws.bounded_range(arb(0.4)),
         }[law]()

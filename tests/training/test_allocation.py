@@ -17,7 +17,8 @@ from dpcalc.training.noise import SeededNoise
 from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account, calibrated
 from dpcalc.training.run import run
-from dpcalc.training.settings import Files, Settings
+from dpcalc.training.settings import Settings
+from dpcalc.training.wanted import Files
 
 DATA = synthetic(600, 100)
 SETTINGS = Settings(

@@ -15,7 +15,8 @@ from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account
 from dpcalc.training.report import audit
 from dpcalc.training.run import configurations, run, search, winner
-from dpcalc.training.settings import Files, Settings
+from dpcalc.training.settings import Settings
+from dpcalc.training.wanted import Files
 
 DATA = synthetic(600, 100)
 FULL = Settings(model="logistic", algorithm="gd", steps=6, noise_multiplier=20.0, seed=1, clip=2.0, lr=1.0)
