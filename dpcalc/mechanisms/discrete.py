@@ -17,8 +17,10 @@ from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive, expect_whole
 from dpcalc.pairs.base import Pair
-from dpcalc.pairs.discrete_gaussian import DiscreteGaussianPair, discrete_gaussian_pairs
+from dpcalc.pairs.discrete_gaussian import DiscreteGaussianPair, discrete_gaussian_pairs, turned_discrete_gaussian
 from dpcalc.pairs.points import PointPair
+from dpcalc.pairs.turned import turned_points
+from dpcalc.rounding import UNIT, up
 
 _MOST = 400_000
 
@@ -57,10 +59,10 @@ class DiscreteGaussian(Mechanism):
         return discrete_gaussian_pairs(self.sigma, self.sensitivity)
 
     def zcdp(self) -> float | None:
-        return self.sensitivity**2 / (2 * self.sigma**2) * (1 + 4e-16)
+        return up(self.sensitivity**2 / (2 * self.sigma**2), 2)
 
     def rdp(self, orders: Floats) -> Floats:
-        return orders * self.sensitivity**2 / (2 * self.sigma**2) * (1 + 4e-16)
+        return orders * self.sensitivity**2 / (2 * self.sigma**2) * (1 + 6 * UNIT)
 
     def pairs(self) -> tuple[Pair, Pair]:
         above, _ = self._pairs
@@ -70,6 +72,9 @@ class DiscreteGaussian(Mechanism):
         """The same without what is too far out to be tabulated."""
         _, below = self._pairs
         return below, below
+
+    def turned(self, rate: float) -> tuple[Pair, Pair] | None:
+        return turned_discrete_gaussian(self.sigma, self.sensitivity, rate)
 
     def as_replace_one(self) -> Mechanism:
         """Replacing a record moves the query by at most a removal and an addition: twice the sensitivity."""
@@ -110,17 +115,35 @@ class DiscreteLaplace(Mechanism):
     def _pair(self) -> PointPair:
         """Losses (Δ - 2x)/b at 0 < x < Δ, and the two geometric tails as atoms at ±Δ/b."""
         x = np.arange(1, self.sensitivity, dtype=np.float64)
-        ratio = math.exp(-1 / self.scale)
-        centre = -math.expm1(-1 / self.scale) / (1 + ratio)
-        tail = 1 / (1 + ratio)  # mass of {x ≤ 0}
-        far = float(exp_minus_ratio(np.array(float(self.sensitivity)), self.scale)) * tail
+        tail, far = self._beyond(0), self._beyond(self.sensitivity)
         losses = np.concatenate(([-self.epsilon], ((self.sensitivity - 2 * x) / self.scale)[::-1], [self.epsilon]))
-        inner = centre * exp_minus_ratio(x, self.scale)
+        inner = self._noise(x)
         p = np.concatenate(([far], inner[::-1], [tail]))
         return PointPair(losses, p, p[::-1].copy())
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair
+
+    def turned(self, rate: float) -> tuple[Pair, Pair] | None:
+        """Beyond ±Δ the ratio is constant: the tails are one point each."""
+        shift = self.sensitivity
+        x = np.arange(-shift, shift + 1, dtype=np.float64)
+        centres = (shift, 0, -shift)
+        noise = np.stack([self._noise(x - centre) for centre in centres])
+        noise[:, 0], noise[:, -1] = zip(
+            *((self._beyond(shift + c), self._beyond(shift - c)) for c in centres), strict=True
+        )
+        pair = turned_points(noise, rate)
+        return pair, pair
+
+    def _noise(self, x: Floats) -> Floats:
+        """P(noise = x)."""
+        ratio = math.exp(-1 / self.scale)
+        return np.asarray(-math.expm1(-1 / self.scale) / (1 + ratio) * exp_minus_ratio(np.abs(x), self.scale))
+
+    def _beyond(self, x: int) -> float:
+        """P(noise ≥ x) for x ≥ 0."""
+        return float(exp_minus_ratio(np.array(float(x)), self.scale)) / (1 + math.exp(-1 / self.scale))
 
     def as_replace_one(self) -> Mechanism:
         """Replacing a record moves the query by at most a removal and an addition: twice the sensitivity."""

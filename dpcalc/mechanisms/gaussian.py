@@ -14,6 +14,7 @@ from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.gaussian import GaussianPair
+from dpcalc.pairs.turned import TurnedGaussian
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,10 @@ class Gaussian(Mechanism):
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair
+
+    def turned(self, rate: float) -> tuple[Pair, Pair] | None:
+        pair = TurnedGaussian(1 / self.noise_multiplier, rate)
+        return pair, pair
 
     def as_replace_one(self) -> Mechanism:
         """Replacing a record moves the query by at most a removal and an addition: twice the sensitivity."""

@@ -13,6 +13,8 @@ from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.laplace import LaplacePair
+from dpcalc.pairs.points import LARGEST_LOSS
+from dpcalc.pairs.turned import TurnedLaplace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +49,12 @@ class Laplace(Mechanism):
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair
+
+    def turned(self, rate: float) -> tuple[Pair, Pair] | None:
+        if self.epsilon > LARGEST_LOSS:
+            return None
+        pair = TurnedLaplace(self.epsilon, rate)
+        return pair, pair
 
     def as_replace_one(self) -> Mechanism:
         """Replacing a record moves the query by at most a removal and an addition: twice the sensitivity."""

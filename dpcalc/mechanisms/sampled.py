@@ -46,12 +46,12 @@ class _Sampled(Mechanism):
     scheme: ClassVar[str]
     type: ClassVar[str] = "sampled"
 
-    def rdp(self, orders: Floats) -> Floats:
+    def _least_rdp(self, bound: Floats, orders: Floats) -> Floats:
         """That of the sampled pairs, and never more than the base's: sampling first never weakens a mechanism.
 
         Divergences are jointly quasi-convex.
         """
-        return np.minimum(super().rdp(orders), self._unsampled().rdp(orders))
+        return np.minimum(super()._least_rdp(bound, orders), self._unsampled().rdp(orders))
 
     def gdp(self) -> float | None:
         return _smaller(super().gdp(), self._unsampled().gdp())
@@ -78,7 +78,8 @@ class PoissonSampled(_Sampled):
     """The base mechanism on a batch that holds each record independently with probability `sampling_rate`.
 
     Add-remove: ((1-q)Q + qP, Q) and (Q, (1-q)Q + qP) dominate the two directions (Zhu, Dong, Wang 2022, Thm 11).
-    Replace-one, `base` stated for adding or removing one record: one removal and one addition, composed as a group.
+    Replace-one, `base` stated for adding or removing one record: a record turned into its opposite where noise on the
+    line has a monotone likelihood ratio (docs/certificate.md), else one removal and one addition, as a group.
     """
 
     scheme: ClassVar[str] = "poisson"
@@ -103,22 +104,28 @@ class PoissonSampled(_Sampled):
             return self._one_record
         if self.sampling_rate == 1.0:
             return self._unsampled().pairs()
-        pair = group_of_two(*self._one_record)
+        turned = self._turned
+        pair = turned[0] if turned else group_of_two(*self._one_record)
         return pair, pair
+
+    @cached_property
+    def _turned(self) -> tuple[Pair, Pair] | None:
+        return self.base.turned(self.sampling_rate)
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pairs
 
     def attained_pairs(self) -> tuple[Pair, Pair] | None:
-        """The base's own, sampled. Replaced by its opposite, a record is between what it was and what it becomes when
-        it is not sampled; where that is unknown, it is replaced by one that contributes nothing, which is a removal.
+        """The base's own, sampled. Under replace-one a record is turned into its opposite; where that is unknown, it is
+        replaced by one that contributes nothing, which is a removal.
         """
+        if self.adjacency == "replace-one" and self.sampling_rate == 1.0:
+            return self._unsampled().attained_pairs()
+        turned = self._turned if self.adjacency == "replace-one" else None
+        if turned:
+            return turned[1], turned[1]
         attained = self.base.attained_pairs()
-        if attained is None or self.adjacency == "add-remove":
-            return attained and sampled(attained, self.sampling_rate)
-        replaced = self._unsampled().attained_pairs()
-        opposed = replaced and replaced[0].opposed(self.sampling_rate)
-        return (opposed, opposed) if opposed else sampled(attained, self.sampling_rate)
+        return attained and sampled(attained, self.sampling_rate)
 
     def _unsampled(self) -> Mechanism:
         return self.base if self.adjacency == "add-remove" else self.base.as_replace_one()
@@ -126,12 +133,14 @@ class PoissonSampled(_Sampled):
     def theorem(self) -> str:
         if self.adjacency == "add-remove":
             return "Poisson subsampling, both directions (Zhu, Dong, Wang 2022, Theorem 11)"
+        if self._turned:
+            return "Poisson subsampling; replace-one: a record turned into its opposite (Neyman, Pearson 1933)"
         return "Poisson subsampling; replace-one as a group of one removal and one addition"
 
     def assumptions(self) -> tuple[str, ...]:
         lines = (*super().assumptions(), "each record enters each batch independently with the stated rate")
         if self.adjacency == "replace-one":
-            lines += ("the stated sensitivity also bounds the effect of adding or removing one record",)
+            lines += ("the stated sensitivity bounds the effect of adding or removing one record",)
         return lines
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpcalc.arrays import Bools, Complexes, Floats
 from dpcalc.pairs.moments import ROUNDING, chord_excess, mixed_losses
-from dpcalc.rounding import NORMAL_TAIL, UNIT
+from dpcalc.rounding import NORMAL_TAIL, UNIT, down
 
 _POSITIVE = 2.0**-1022  # an edge that leaves an atom at 0 below it
 
@@ -105,6 +105,10 @@ class Pair(ABC):
         """P(L = ∞) and Q(L = -∞), exact or above."""
         return 0.0, 0.0
 
+    def surely_infinite(self) -> tuple[float, float]:
+        """P(L = ∞) and Q(L = -∞), exact or below."""
+        return 0.0, 0.0
+
     def log_excess(self, powers: Floats, side: int = 0) -> Floats:
         """Upper bounds on log E_Q[X^β - 1 - β(X - 1)], X = dP/dQ, for β > 1 or β < 0; inf where none is known.
 
@@ -127,6 +131,11 @@ class Pair(ABC):
         """Upper bounds on the larger of the Rényi divergences of P from Q and of Q from P."""
         return np.maximum(self.rdp(orders), self.reversed().rdp(orders))
 
+    @classmethod
+    def two_sided_rdps(cls, pairs: Sequence[Pair], orders: Floats) -> Floats:
+        """`two_sided_rdp` of some pairs of this class, one row for each."""
+        return np.stack([pair.two_sided_rdp(orders) for pair in pairs])
+
     def reversed(self) -> Pair:
         """(Q, P)."""
         return ReversedPair(self)
@@ -146,10 +155,6 @@ class Pair(ABC):
     def symmetrised(self) -> Pair:
         """H(t) of this pair for t ≥ 1 and 1 - t + t H(1/t) below: C_p of Bok et al. (Proposition D.4)."""
         return SymmetrisedPair(self)
-
-    def opposed(self, rate: float) -> Pair | None:  # noqa: ARG002
-        """((1-q)R + qP, (1-q)R + qQ) with R half-way between P and Q; None if that is not known."""
-        return None
 
     def excess(self) -> float:
         """By how much the masses may add up to more than 1, being bounds from above of those of a pair."""
@@ -234,6 +239,10 @@ class ReversedPair(Pair):
         p, q = self.pair.at_infinity()
         return q, p
 
+    def surely_infinite(self) -> tuple[float, float]:
+        p, q = self.pair.surely_infinite()
+        return q, p
+
     def reversed(self) -> Pair:
         return self.pair
 
@@ -305,6 +314,9 @@ class MixturePair(Pair):
     def at_infinity(self) -> tuple[float, float]:
         return self.rate * self.pair.at_infinity()[0], 0.0
 
+    def surely_infinite(self) -> tuple[float, float]:
+        return down(self.rate * self.pair.surely_infinite()[0]), 0.0
+
 
 @dataclass(frozen=True)
 class SymmetrisedPair(Pair):
@@ -354,6 +366,10 @@ class SymmetrisedPair(Pair):
 
     def at_infinity(self) -> tuple[float, float]:
         infinite, _ = self.pair.at_infinity()
+        return infinite, infinite
+
+    def surely_infinite(self) -> tuple[float, float]:
+        infinite, _ = self.pair.surely_infinite()
         return infinite, infinite
 
     def reversed(self) -> Pair:

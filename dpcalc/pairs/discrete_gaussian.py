@@ -11,6 +11,8 @@ from dpcalc.elementary import exp_minus_ratio, two_product
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.moments import ROUNDING, log_mean_excess
 from dpcalc.pairs.points import PointPair
+from dpcalc.pairs.turned import turned_points
+from dpcalc.rounding import UNIT
 
 _REACH = 38.0  # standard deviations: beyond, a mass is below the range of doubles
 _FULL = 37.0  # standard deviations up to which a mass has all its digits
@@ -39,6 +41,10 @@ class DiscreteGaussianPair(PointPair):
         rest = np.logaddexp(log_tail + ROUNDING * (1 + np.abs(log_tail)), at_zero)
         return np.asarray(np.logaddexp(log_mean_excess(self.q, self.losses, powers), rest))
 
+    def surely_infinite(self) -> tuple[float, float]:
+        """What is beyond the table is far away, and not at infinity."""
+        return 0.0, 0.0
+
     def mixed(self, rate: float) -> Pair:
         sampled = super().mixed(rate)
         if sampled is self or not isinstance(sampled, PointPair):
@@ -53,16 +59,37 @@ def discrete_gaussian_pairs(sigma: float, shift: int) -> tuple[DiscreteGaussianP
 
     The noise is log-concave, so that the likelihood ratio is monotone and a larger shift dominates every smaller one.
     """
-    reach = int(min(np.ceil(_REACH * sigma), _MOST_POINTS))
+    reach, beyond = _reach(sigma)
     x = np.arange(-reach, reach + shift + 1, dtype=np.float64)
-    square, rest = (float(2 * part) for part in two_product(np.asarray(sigma), np.asarray(sigma)))
-    p, q = (exp_minus_ratio(y * y, square, rest)[::-1] for y in (x, x - shift))
-    total = float(np.sum(p))
-    p, q = p / total, q / total
+    p, q = (masses[::-1] for masses in _tables(sigma, x, (0, shift)))
     losses = ((shift * shift - 2 * shift * x) / (2 * sigma**2))[::-1]
-    beyond = _BEYOND if reach >= _REACH * sigma else float(np.exp(-((reach / sigma) ** 2) / 2)) * (1 + 1e-9)
     above = DiscreteGaussianPair(
         losses, p, q, beyond, beyond, mu=shift / sigma, reach=(min(reach, _FULL * sigma) - shift) / sigma
     )
     known = (p > _SMALLEST) & (q > _SMALLEST)
     return above, PointPair(losses[known], p[known], q[known])
+
+
+def turned_discrete_gaussian(sigma: float, shift: int, rate: float) -> tuple[PointPair, PointPair]:
+    """The same of a sampled record that is turned into its opposite."""
+    reach, beyond = _reach(sigma)
+    x = np.arange(-reach - shift, reach + shift + 1, dtype=np.float64)
+    noise = np.stack(_tables(sigma, x, (shift, 0, -shift)))
+    far = (noise <= _SMALLEST).any(axis=0)
+    known = turned_points(noise[:, ~far], rate)
+    outside = float(noise[:, far].sum(axis=1).max(initial=0.0)) * (1 + 2 * far.sum() * UNIT) + beyond
+    return replace(known, p_infinite=outside, q_infinite=outside), known
+
+
+def _reach(sigma: float) -> tuple[int, float]:
+    """How far noise is tabulated on each side, and more than the mass beyond."""
+    reach = int(min(np.ceil(_REACH * sigma), _MOST_POINTS))
+    return reach, _BEYOND if reach >= _REACH * sigma else float(np.exp(-((reach / sigma) ** 2) / 2)) * (1 + 1e-9)
+
+
+def _tables(sigma: float, x: Floats, centres: tuple[int, ...]) -> list[Floats]:
+    """The masses of noise around some centres, over the same places."""
+    square, rest = (float(2 * part) for part in two_product(np.asarray(sigma), np.asarray(sigma)))
+    weights = [exp_minus_ratio((x - centre) ** 2, square, rest) for centre in centres]
+    total = float(np.sum(weights[centres.index(0)]))
+    return [weight / total for weight in weights]

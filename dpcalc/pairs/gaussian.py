@@ -22,8 +22,15 @@ from dpcalc.rounding import UNIT
 def _masses(mu: float | Floats, edges: Floats) -> tuple[Floats, Floats]:
     """The masses of N(μ, 1) against N(0, 1); one row for each of a column of μ."""
     center = edges / mu
-    under_p, under_q = center - mu / 2, center + mu / 2
-    return cells_from_tails(ndtr(under_p), ndtr(-under_p)), cells_from_tails(ndtr(under_q), ndtr(-under_q))
+    p, q = (cells_from_tails(*_tails(x)) for x in (center - mu / 2, center + mu / 2))
+    return p, q
+
+
+def _tails(x: Floats) -> tuple[Floats, Floats]:
+    """Φ(x) and Φ(-x): of the larger one, which is hardly ever needed, only as much as the smaller one tells."""
+    small = ndtr(-np.abs(x))
+    left = x < 0
+    return np.where(left, small, 1 - small), np.where(left, 1 - small, small)
 
 
 @cache
@@ -111,45 +118,6 @@ class GaussianPair(Pair):
     def mixed(self, rate: float) -> Pair:
         return self if rate == 1.0 else SampledGaussian(self, rate)
 
-    def opposed(self, rate: float) -> Pair | None:
-        return self if rate == 1.0 else OpposedGaussian(self.mu / 2, rate)
-
-
-@dataclass(frozen=True)
-class OpposedGaussian(Pair):
-    """(1-q)N(0, 1) + qN(μ, 1) against (1-q)N(0, 1) + qN(-μ, 1): a sampled record turned into its opposite.
-
-    The ratio (1-q + q e^{μx-μ²/2}) / (1-q + q e^{-μx-μ²/2}) is e^l where μx = l/2 + asinh((1-q)/q e^{μ²/2} sinh(l/2)).
-    """
-
-    mu: float
-    rate: float
-
-    def sharpness(self) -> float:
-        return self.mu
-
-    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
-        x = self._place(edges)
-        tails = {side: [ndtr(side * (x - shift)) for shift in (0.0, self.mu, -self.mu)] for side in (1, -1)}
-        (below, below_p, below_q), (above, above_p, above_q) = tails[1], tails[-1]
-        q = self.rate
-        a = cells_from_tails((1 - q) * below + q * below_p, (1 - q) * above + q * above_p)
-        b = cells_from_tails((1 - q) * below + q * below_q, (1 - q) * above + q * above_q)
-        return a, b
-
-    def _place(self, losses: Floats) -> Floats:
-        """The x at which the loss is so large."""
-        log_factor = np.log((1 - self.rate) / self.rate) + self.mu * self.mu / 2
-        half = np.abs(losses) / 2
-        with np.errstate(divide="ignore"):
-            log_sinh = half + np.log(-np.expm1(-2 * half) / 2) + log_factor
-        far = np.log(2.0) + log_sinh
-        grown = np.where(log_sinh > 40, far, np.arcsinh(np.exp(np.minimum(log_sinh, 40.0))))
-        return np.asarray(np.sign(losses) * (half + grown) / self.mu)
-
-    def reversed(self) -> Pair:
-        return self
-
 
 @dataclass(frozen=True)
 class SampledGaussian(MixturePair):
@@ -170,6 +138,14 @@ class SampledGaussian(MixturePair):
 
     def two_sided_rdp(self, orders: Floats) -> Floats:
         return self.rdp(orders)
+
+    @classmethod
+    def two_sided_rdps(cls, pairs: Sequence[Pair], orders: Floats) -> Floats:
+        sigmas, rates = (
+            1 / np.array([pair.sharpness() for pair in pairs]),
+            np.array([pair.unmixed()[1] for pair in pairs]),
+        )
+        return np.logaddexp(0.0, subsampled_log_excess(orders, sigmas, rates)) / (orders - 1) * (1 + ROUNDING)
 
     def symmetrised(self) -> Pair:
         return SymmetrisedGaussian(self)

@@ -11,10 +11,11 @@ import numpy as np
 from dpcalc.arrays import Bools, Complexes, Floats
 from dpcalc.pairs.base import Cells, Pair
 from dpcalc.pairs.moments import log_excess_of_points, mixed_losses
-from dpcalc.rounding import SMALLEST_NORMAL, UNIT
+from dpcalc.rounding import SMALLEST_NORMAL, UNIT, down
 
 # Losses above this are not told apart from infinity: e^loss must stay within the range of doubles.
 LARGEST_LOSS = 300.0
+_ROUNDED = 16  # how often the masses of points were rounded, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +57,7 @@ class PointPair(Pair):
         """The points' masses are doubles that were rounded a few times, and so are their sums."""
         p, q = self.masses(edges)
         per_cell = np.bincount(np.searchsorted(edges, self.losses, side="right"), minlength=len(edges) + 1)
-        return Cells(p, q, p * (16 + per_cell) * UNIT, q * (16 + per_cell) * UNIT)
+        return Cells(p, q, p * (_ROUNDED + per_cell) * UNIT, q * (_ROUNDED + per_cell) * UNIT)
 
     def log_mgf(self, exponents: Complexes) -> Complexes | None:
         if self.p_infinite > 0:
@@ -83,6 +84,9 @@ class PointPair(Pair):
 
     def at_infinity(self) -> tuple[float, float]:
         return self.p_infinite, self.q_infinite
+
+    def surely_infinite(self) -> tuple[float, float]:
+        return down(self.p_infinite, _ROUNDED), down(self.q_infinite, _ROUNDED)
 
     def log_excess(self, powers: Floats, side: int = 0) -> Floats:
         chosen = np.ones(self.losses.shape, dtype=bool) if side == 0 else side * self.losses > 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from flint import arb, ctx
 
-from dpcalc.referee import laws, renyi, samplers
+from dpcalc.referee import laws, renyi, samplers, turned
 from dpcalc.referee.laws import Law
 
 
@@ -36,6 +36,7 @@ class _Base:
     attained: Law | None
     mu: arb | None = None
     attained_mu: arb | None = None
+    turned: Callable[[arb], Law] | None = None  # sampled at a rate, and replaced by its opposite
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,11 @@ def _poisson(base: _Base, rate: arb, count: int) -> Release:
 
 
 def _replaced_poisson(base: _Base, rate: arb, count: int) -> Release:
-    """Replacing is removing and adding."""
+    """A record becomes its opposite, noise being on a line; otherwise replacing is removing and adding."""
     assert base.law is not None
+    if base.turned is not None and rate < 1:
+        replaced = base.turned(rate)
+        return Release(replaced, replaced, count)
     mixture = laws.mixed(base.law, rate)
     return Release(laws.group_of_two(mixture, laws.exchanged(mixture), _chain_losses()), None, count)
 
@@ -168,8 +172,17 @@ def _value(entry: Mapping[str, Any], name: str) -> arb:
     return arb(float(entry[name]))
 
 
-def _exactly(law: Law, mu: arb | None = None) -> _Base:
-    return _Base(law, law, mu, mu)
+def _exactly(law: Law, mu: arb | None = None, turned: Callable[[arb], Law] | None = None) -> _Base:
+    return _Base(law, law, mu, mu, turned)
+
+
+def _normal(mu: arb) -> _Base:
+    return _exactly(laws.gaussian(mu), mu, lambda rate: turned.turned_gaussian(mu, rate))
+
+
+def _laplace(entry: Mapping[str, Any]) -> _Base:
+    epsilon = _value(entry, "sensitivity") / _value(entry, "scale")
+    return _exactly(laws.laplace(epsilon), None, lambda rate: turned.turned_laplace(epsilon, rate))
 
 
 def _gaussian(entry: Mapping[str, Any]) -> _Base:
@@ -177,7 +190,7 @@ def _gaussian(entry: Mapping[str, Any]) -> _Base:
         mu = 1 / _value(entry, "noise_multiplier")
     else:
         mu = _value(entry, "sensitivity") / _value(entry, "sigma")
-    return _exactly(laws.gaussian(mu), mu)
+    return _normal(mu)
 
 
 def _randomized_response(entry: Mapping[str, Any]) -> _Base:
@@ -193,7 +206,16 @@ def _exponential(entry: Mapping[str, Any]) -> _Base:
 
 
 def _discrete_laplace(entry: Mapping[str, Any]) -> _Base:
-    return _exactly(laws.discrete_laplace(_value(entry, "scale"), int(entry["sensitivity"])))
+    scale, shift = _value(entry, "scale"), int(entry["sensitivity"])
+    law = laws.discrete_laplace(scale, shift)
+    return _exactly(law, None, lambda rate: turned.turned_discrete_laplace(scale, shift, rate))
+
+
+def _discrete_gaussian(entry: Mapping[str, Any]) -> _Base:
+    shift = int(entry["sensitivity"])
+    noise = laws.integer_gaussian(_value(entry, "sigma"), shift, ctx.prec)
+    law = laws.discrete(*noise, shift)
+    return _exactly(law, None, lambda rate: turned.turned_discrete_gaussian(*noise, shift, rate))
 
 
 def _zcdp(entry: Mapping[str, Any]) -> _Base:
@@ -213,11 +235,9 @@ def _of_divergences(entry: Mapping[str, Any]) -> Law:
 
 _BASES: Mapping[str, Callable[[Mapping[str, Any]], _Base]] = {
     "gaussian": _gaussian,
-    "gdp": lambda entry: _exactly(laws.gaussian(_value(entry, "mu")), _value(entry, "mu")),
-    "laplace": lambda entry: _exactly(laws.laplace(_value(entry, "sensitivity") / _value(entry, "scale"))),
-    "discrete-gaussian": lambda entry: _exactly(
-        laws.discrete_gaussian(_value(entry, "sigma"), int(entry["sensitivity"]), ctx.prec)
-    ),
+    "gdp": lambda entry: _normal(_value(entry, "mu")),
+    "laplace": _laplace,
+    "discrete-gaussian": _discrete_gaussian,
     "discrete-laplace": _discrete_laplace,
     "randomized-response": _randomized_response,
     "dp": lambda entry: _exactly(laws.two_points(_value(entry, "epsilon"), arb(float(entry.get("delta", 0.0))))),

@@ -102,17 +102,14 @@ def bounded_range(epsilon: arb) -> Law:
     return Law(above, above(-epsilon))
 
 
-def discrete(weights: Callable[[int], arb], beyond: Callable[[int], arb], shift: int, reach: int) -> Law:
-    """Noise on the integers, weight w(x) = w(−x), against itself moved by `shift`; `beyond(n)` bounds Σ_{x ≥ n} w(x).
+def discrete(mass: Sequence[arb], tail: arb, shift: int) -> Law:
+    """Noise on the integers, mass[|x|] at x, against itself moved by `shift`; `tail` is the mass on each side beyond.
 
-    Points further out than `reach` are put onto ±∞, so that their masses are kept.
+    Points further out are put onto ±∞, so that their masses are kept.
     """
-    values = [weights(x) for x in range(reach + 1)]
-    tail = arb(beyond(reach + 1)).union(arb(0))
-    norm = values[0] + 2 * (sum(values[1:], zero()) + tail)
-    mass = [value / norm for value in values]
+    reach = len(mass) - 1
     atoms: list[Atom] = []
-    only_p = tail / norm
+    only_p = tail
     for x in range(-reach, reach + 1):
         moved = x - shift
         if abs(moved) > reach:
@@ -123,13 +120,13 @@ def discrete(weights: Callable[[int], arb], beyond: Callable[[int], arb], shift:
     return Law(atoms=tuple(atoms), p_infinite=only_p, q_infinite=only_p)
 
 
-def discrete_gaussian(sigma: arb, shift: int, bits: int) -> Law:
+def integer_gaussian(sigma: arb, shift: int, bits: int) -> tuple[list[arb], arb]:
+    """Masses at 0, 1, … and what lies beyond the last on one side, from e^{−x²/2σ²} and its sum."""
     reach = int(float(sigma.upper()) * (1.4 * bits) ** 0.5) + shift + 2
-
-    def weight(x: int) -> arb:
-        return (-(arb(x) ** 2) / (2 * sigma**2)).exp()
-
-    return discrete(weight, lambda n: weight(n) / (1 - (-arb(n) / sigma**2).exp()), shift, reach)
+    values = [(-(arb(x) ** 2) / (2 * sigma**2)).exp() for x in range(reach + 2)]
+    tail = (values[-1] / (1 - (-arb(reach + 1) / sigma**2).exp())).union(arb(0))
+    norm = values[0] + 2 * (sum(values[1:-1], zero()) + tail)
+    return [value / norm for value in values[:-1]], tail / norm
 
 
 def discrete_laplace(scale: arb, shift: int) -> Law:

@@ -19,7 +19,8 @@ from dpcalc.training.sums import TILE, margin
 
 CLIPPED = (
     "the last-iterate bound takes clipped gradients for gradients of convex, smooth losses, as Bok et al. (§D.2) do; "
-    "with more than two classes and an active clip this is not proved, so the bound is labelled approximate"
+    "with more than two classes, or with labels that go together, and an active clip this is not proved, so the bound "
+    "is labelled approximate"
 )
 
 ROUNDED = (
@@ -91,11 +92,15 @@ def _missing(settings: Settings) -> str:
 
 
 def losses_of(settings: Settings, classes: int) -> LinearLoss:
-    """The losses of a linear model on features that are clipped."""
+    """The losses of a linear model on features that are clipped.
+
+    Labels that go together (no classes) have the mean of their logistic losses, with a slope of 1/√k and a curvature of
+    1/(4k) in k scores: below those of the cross-entropy, which are used.
+    """
     assert settings.feature_clip is not None
     return LinearLoss(
         loss=settings.loss,
-        classes=classes,
+        classes=classes or 3,
         reach=settings.feature_clip,
         regularization=settings.regularization,
         radius=None if settings.diameter is None else settings.diameter / 2,

@@ -30,8 +30,6 @@ from dpcalc.training.tiles import as_aligned, squared_norms
 
 # Parameters beyond this are no model any more, and single precision is about to overflow.
 _DIVERGED = 1e6
-# How often test records are looked at on the way, and how many of them: for a picture, at little cost.
-_MEASURED, _TRIED = 20, 1000
 
 
 class Trainer:
@@ -40,9 +38,9 @@ class Trainer:
     def __init__(self, plan: Plan, data: Dataset, *, stream: int = 0) -> None:
         settings = plan.settings
         self.plan, self.settings, self.batches = plan, settings, plan.batches
-        self._data = data if settings.feature_clip is None else data.with_features_clipped(settings.feature_clip)
-        self._x = as_aligned(self._data.x_train)
-        self._known = squared_norms(self._x)
+        self.data = data if settings.feature_clip is None else data.with_features_clipped(settings.feature_clip)
+        self.x = as_aligned(self.data.x_train)
+        self._known = squared_norms(self.x)
         self.total_steps = plan.total_steps
         self.model = models.build(
             settings.model,
@@ -51,30 +49,30 @@ class Trainer:
             hidden=settings.hidden,
             backend=settings.backend,
             activation=settings.activation,
+            multilabel=data.multilabel,
             loss=settings.loss,
         )
         self.noise: Noise = SystemNoise() if settings.seed is None else SeededNoise(settings.seed, stream=stream)
-        self._sums = SlotSums(self.model, plan.slots, sparse=plan.looks_at_everyone)
+        self.sums = SlotSums(self.model, plan.slots, sparse=plan.looks_at_everyone)
         self.clipping = clipping.build(
             settings.clipping,
             clip=settings.clip,
             noise_multiplier=settings.noise_multiplier,
             quantile=settings.quantile,
             batch_size=self.batches.batch_size,
-            margin=self._sums.margin,
+            margin=self.sums.margin,
+            parameters=self.model.size,
             online=Online(settings.clip_rate, settings.lr_rate, settings.direction_noise),
         )
-        self._layer_clips = (
-            layer_clips(settings.clip, settings.layer_shares, self.model.blocks)
-            if settings.clipping == "per-layer"
-            else None
-        )
+        self._layer_clips: Floats | None = None
+        if settings.clipping == "per-layer":
+            self._layer_clips = layer_clips(settings.clip, settings.layer_shares, self.model.blocks)
         self._optimizer = optimizers.build(settings.optimizer, momentum=settings.momentum)
         self.filter: IndividualFilter | None = None
         if plan.rule is not None:
             self.filter = IndividualFilter(plan.rule, individuals=len(data), mode=settings.filter_mode)
         self.parameters = projected(self.model.initial(self.noise.uniforms), settings.diameter)
-        self._sums.test_locality(self.parameters)
+        self.sums.test_locality(self.parameters)
         self.step = 0
         self.allocation = np.zeros(len(data) if self.batches.allocated else 0, dtype=np.int64)
         self.history = History()
@@ -93,8 +91,8 @@ class Trainer:
         def weigh(norms: Floats, present: Bools, slots: slice) -> Floats:
             return self._weights(norms, present, slots, look, tally)
 
-        found = self._sums.run(
-            self.parameters, self._x, self._data.y_train, look.seats, weigh,
+        found = self.sums.run(
+            self.parameters, self.x, self.data.y_train, look.seats, weigh,
             queries=self.clipping.queries, known=self._known, clips=self._layer_clips,
         )  # fmt: skip
         self.history.clips.append(self.clipping.clip)
@@ -118,9 +116,9 @@ class Trainer:
     def _look(self, drawn: Records, log: Log | None) -> _Look:
         """Who sits where in this step, and which of them it uses."""
         if self.plan.looks_at_everyone:
-            chosen = np.zeros(len(self._data), dtype=bool)
+            chosen = np.zeros(len(self.data), dtype=bool)
             chosen[drawn] = True
-            return _Look(slice(0, len(self._data)), chosen, log)
+            return _Look(slice(0, len(self.data)), chosen, log)
         if isinstance(drawn, slice) or not self.batches.has_random_size:
             return _Look(drawn, None, log)
         return _Look(seated(drawn, self.plan.slots, self.noise), None, log)
@@ -168,13 +166,13 @@ class Trainer:
             return 1.0
         reach = np.zeros(len(norms))
         reach[here] = np.sqrt(costs[0])
-        return scale_to(norms, norms_within(reach, clip=self.clipping.clip, margin=self.clipping.margin))
+        return scale_to(norms, norms_within(reach, clip=self.clipping.clip, beyond=self.clipping.beyond))
 
     @cached_property
     def _fingerprint(self) -> str:
         """Which training records this run is on."""
-        digest = hashlib.sha256(self._x.tobytes())
-        digest.update(self._data.y_train.tobytes())
+        digest = hashlib.sha256(self.x.tobytes())
+        digest.update(self.data.y_train.tobytes())
         return digest.hexdigest()
 
     def save(self, path: str, facts: dict[str, Any]) -> None:
@@ -238,68 +236,9 @@ class Trainer:
         """Whether all steps were run, or what was left could not help."""
         return self.step >= self.total_steps or self.kept_step is not None or self.looking.stopped is not None
 
-    def look(self) -> None:
-        """Ask the private records, with noise, what the plan says to ask after this step, and act on it."""
-        plan, looks, records = self.plan, self.plan.looks, len(self._data)
-        if looks.watched and self.step > plan.planned_steps and self.filter is not None:
-            assert self.settings.stop_below is not None
-            most = (1 - self.settings.stop_below) * records
-            self.looking.watch(
-                self.step, int(self.filter.lost.sum()), records, most=most, looks=looks, noise=self.noise
-            )
-        paid = self.looking.stopped is not None and len(self.looking.answers) < len(looks.steps)
-        if self.step in looks.steps or paid:
-            right = int(self._sums.right(self.parameters, self._x, self._data.y_train).sum())
-            if self.looking.ask(self.step, right, records, looks, self.noise):
-                self.best_parameters = self.parameters
-        if looks.steps and self.finished and self.looking.best != self.step:
-            self.parameters, self.kept_step = self.best_parameters, self.looking.best
-
-    def validate(self) -> None:
-        """Keep the best iterate on the public test records, looked at every so many steps: it costs nothing."""
-        every = self.settings.validate_every
-        if every is None or not (self.step % every == 0 or self.finished):
-            return
-        found = self.quality()[1]
-        assert found is not None
-        if self.looking.validate(self.step, -found if self.model.reconstructs else found):
-            self.best_parameters = self.parameters
-        if self.finished and self.looking.best != self.step:
-            self.parameters, self.kept_step = self.best_parameters, self.looking.best
-
-    def compare(self) -> None:
-        """Look back at where plain training would have stopped, and go there if a filter's extra steps do not help.
-
-        Until that step nobody can have run out, so plain training at the same noise is what has been run. The choice
-        is made on released parameters and public test records, so it costs nothing; it is made four times at most,
-        and only where the number of extra steps was left open.
-        """
-        extra = self.total_steps - self.plan.planned_steps
-        if self.settings.filter == "none" or not len(self._data.x_test):
-            return
-        if self.step == self.plan.planned_steps:
-            self.plain, self.plain_parameters = self.quality()[1], self.parameters.copy()
-        past = self.step - self.plan.planned_steps
-        asks_others = self.plan.looked or self.settings.extra_steps is not None or self.settings.validate_every
-        if asks_others or past <= 0 or (past % -(-extra // 4) and past != extra):
-            return
-        found = self.quality()[1]
-        assert found is not None
-        assert self.plain is not None
-        if (found > self.plain) if self.model.reconstructs else (found < self.plain):
-            self.parameters, self.kept_step = self.plain_parameters.copy(), self.plan.planned_steps
-
-    def measure(self) -> None:
-        """Try the released parameters on some test records now and then, where these are public."""
-        often = self.step % -(-self.total_steps // _MEASURED) == 0 or self.finished
-        if not often or self.plan.looked or not len(self._data.x_test):
-            return
-        x, y = self._data.x_test[:_TRIED], self._data.y_test[:_TRIED]
-        self.history.measured.append((self.step, float(self.model.quality(self.parameters, x, y))))
-
     def quality(self) -> tuple[float, float | None]:
         """Accuracy (or mean squared error) on the training records and, where there are any, the test records."""
-        data = self._data
+        data = self.data
         train = self.model.quality(self.parameters, data.x_train, data.y_train)
         test = self.model.quality(self.parameters, data.x_test, data.y_test) if len(data.x_test) else None
         return train, test

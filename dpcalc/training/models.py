@@ -32,9 +32,12 @@ def build(
     hidden: Sequence[int] = (128,),
     backend: BackendName = "numpy",
     activation: ActivationName = "relu",
+    multilabel: bool = False,
     loss: LossName = "cross-entropy",
 ) -> Network:
     """The model called `name` for records of `features` numbers; images are square with one channel.
+
+    With `multilabel` its scores are of labels that go together rather than of classes that exclude each other.
 
     `FILE.py:FUNCTION` is a module of the user's own, for the torch backend.
     """
@@ -43,10 +46,14 @@ def build(
     if is_module(name):
         from dpcalc.training.backends.torch_module import ModuleNetwork
 
-        return ModuleNetwork(name, features=features, classes=classes)
+        return ModuleNetwork(name, features=features, classes=classes, multilabel=multilabel)
     network = _network(name, features=features, classes=classes, hidden=hidden, activation=activation)
+    network.multilabel = multilabel and not network.reconstructs
+    if network.multilabel and loss != "cross-entropy":
+        raise InputError("records with several labels have the logistic loss of each label.", where="loss")
     network.loss = loss
-    if backend == "numpy":
+    # Dense layers are NumPy's in both backends (see torch_network), so a network of nothing else needs no PyTorch.
+    if backend == "numpy" or not any(isinstance(layer, Convolution) for layer in network.layers):
         return network
     from dpcalc.training.backends.torch_network import TorchNetwork
 

@@ -14,6 +14,7 @@ from dpcalc.errors import InputError
 from dpcalc.files import reading
 from dpcalc.training.data import Dataset
 from dpcalc.training.history import DivergedError
+from dpcalc.training.iterates import consider
 from dpcalc.training.loop import Trainer
 from dpcalc.training.plan import Plan
 from dpcalc.training.record import Log, opened_log
@@ -36,6 +37,8 @@ def run(
     """Train to the end and return the trainer; a diverged run raises, with its last state saved."""
     if plan.settings.validate_every is not None and not len(data.x_test):
         raise InputError("--validate-every looks at test records, and there are none; give --test-data.")
+    if plan.settings.keep_best and data.multilabel:
+        raise InputError("the best iterate is found by accuracy, which records with several labels do not have.")
     trainer = Trainer(plan, data, stream=stream)
     diverged: DivergedError | None = None
     with _open(trainer, files) as log:
@@ -43,10 +46,7 @@ def run(
         try:
             while not trainer.finished:
                 trainer.advance(log)
-                trainer.look()
-                trainer.validate()
-                trainer.compare()
-                trainer.measure()
+                consider(trainer)
                 observe(trainer)
                 if files.checkpoint and time.monotonic() - saved >= _BETWEEN_SAVES:
                     _save(trainer, files.checkpoint, log)

@@ -8,9 +8,8 @@ from typing import Annotated
 from dpcalc.asked import number, option, whole
 from dpcalc.files import LIMIT
 from dpcalc.numbers import PROBABILITY
+from dpcalc.training.options import DATA, PRIVACY
 
-_DATA = "Data and model"
-_PRIVACY = "Privacy"
 _FILES = "Search, log and checkpoint"
 
 
@@ -20,18 +19,20 @@ class Wanted:
 
     data: Annotated[
         str,
-        option("--data", help="Folder of IDX files, .npz, .csv with a label column, or synthetic.", panel=_DATA),
+        option("--data", help="Folder of IDX files, .npz, .csv with a label column, or synthetic.", panel=DATA),
     ] = "synthetic"
-    test_data: Annotated[
-        str | None, option("--test-data", help="A .csv to test on, if --data is one.", panel=_DATA)
-    ] = None
+    test_data: Annotated[str | None, option("--test-data", help="A .csv to test on, if --data is one.", panel=DATA)] = (
+        None
+    )
     epsilon: Annotated[
-        float | None, number("--epsilon", help="Find the noise for this ε; 3 if no noise is given.", panel=_PRIVACY)
+        float | None,
+        number("--epsilon", help="Find the noise for this ε; 3 if no noise is given.", panel=PRIVACY),
     ] = None
-    delta: Annotated[float, number("--delta", help="δ of the guarantee.", allowed=PROBABILITY, panel=_PRIVACY)] = 1e-5
+    delta: Annotated[float, number("--delta", help="δ of the guarantee.", allowed=PROBABILITY, panel=PRIVACY)] = 1e-5
     runs: Annotated[int, whole("--grid-runs", help="Share the budget over so many such runs.", panel=_FILES)] = 1
     grid: Annotated[
-        str | None, option("--grid", metavar="FILE", help="YAML of values to search, under one budget.", panel=_FILES)
+        str | None,
+        option("--grid", metavar="FILE", help="YAML of values to search, under one budget.", panel=_FILES),
     ] = None
     save: Annotated[str | None, option("--save", metavar="FILE", help="Write the model as .npz.", panel=_FILES)] = None
     read_limit: Annotated[

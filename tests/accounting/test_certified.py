@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -354,6 +355,17 @@ def test_every_coarsening_is_charged():
     assert charged >= 5 * 2.0**-53 * coarsen.coarsening(1e-3, 0.5)
 
 
+def test_what_gathered_entries_lost_is_charged():
+    """From some grid on more than gradual underflow leaves to spare: 8^k entries, each times X^{1+|τ|} of a step."""
+    law = discretise.discretised([GaussianPair(0.4)], 1e-3, ((-4096, 4096),))
+    assert law.lost() == law.ledger.lost > 0
+    for tilt, coarsest in ((0.5, 17), (30.0, 5)):
+        far = replace(law, components={coarsest: law.components[0]}, tilt=tilt)
+        each = (1 + tilt) * sum(4 * far.step_of(k) for k in range(coarsest))
+        assert far.lost() >= law.ledger.lost * max(1.0, 8.0**coarsest * 2.0**-53 * math.exp(min(each, 600)))
+    assert replace(far, components={3: law.components[0]}).lost() == law.ledger.lost
+
+
 def test_cutting_pays_for_long_sums_of_far_weights():
     law = discretise.discretised([GaussianPair(1.0)], 1e-2, ((-2000, 2000),))
     before = law.components[0].rows[0].copy()
@@ -364,3 +376,29 @@ def test_cutting_pays_for_long_sums_of_far_weights():
         for w, loss in zip(before[:1501], losses[:1501], strict=True)
     )
     assert Fraction(float(after.components[0].rows[0][0])) >= exact * (1 - Fraction(1, 2**50))
+
+
+@pytest.mark.parametrize(("delta", "count"), [(Fraction(3, 1000), 1), (Fraction(1, 7), 3), (Fraction(1, 10**9), 5000)])
+def test_what_surely_is_infinite_belongs_to_the_lower_bound(delta, count):
+    """Far above every finite loss, δ is 1 - (1 - δ₀)ⁿ alone; exact rationals, both directions."""
+    half = 1 - float(delta)
+    pair = PointPair(
+        np.array([-0.5, 0.5]), np.array([0.3, 0.7]) * half, np.array([0.7, 0.3]) * half, 1 - half, 1 - half
+    )
+    law = discretise.discretised([pair], 0.25, ((-8, 8),))
+    composed = law
+    for _ in range(count.bit_length() - 1):
+        composed = compose.product(composed, composed)
+    copies = composed.count
+    exact = 1 - (1 - Fraction(1 - half)) ** copies
+    for direction in DIRECTIONS:
+        found = Fraction(read.curve(composed, direction, upper=False).delta(400.0))
+        assert exact * (1 - Fraction(1, 10**11)) <= found <= exact
+
+
+def test_nothing_surely_infinite_is_left_of_a_sampled_zero():
+    """Z = 0 of a sampled step is X = 1 - q, and Z = ∞ keeps its share."""
+    pair = PointPair(np.array([0.0]), np.array([0.9]), np.array([0.9]), 0.1, 0.1)
+    law = discretise.discretised([pair.mixed(0.25)], 0.25, ((-8, 8),))
+    assert read.curve(law, "add", upper=False).delta(3.0) == 0
+    assert read.curve(law, "remove", upper=False).delta(3.0) == pytest.approx(0.025, rel=1e-12)

@@ -16,6 +16,7 @@ from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+from dpcalc.mechanisms.staircase import Staircase
 
 CLOSED_FORMS = [
     (Gaussian(noise_multiplier=1.7), lambda m: m.noise_multiplier, 0.85),
@@ -24,6 +25,7 @@ CLOSED_FORMS = [
     (DiscreteLaplace(scale=1.9, sensitivity=2), lambda m: m.sensitivity, 4),
     (RandomizedResponse(epsilon=0.45), lambda m: m.epsilon, 0.9),
     (Exponential(epsilon=0.35), lambda m: m.epsilon, 0.7),
+    (Staircase(epsilon=0.65), lambda m: m.epsilon, 1.3),
     (DeclaredDP(epsilon=0.55, delta=0.0), lambda m: m.epsilon, 1.1),
     (DeclaredDP(epsilon=0.5, delta=1e-4), lambda m: m.delta, 1e-4 * (1 + math.exp(0.5))),
     (DeclaredGDP(mu=0.65), lambda m: m.mu, 1.3),
@@ -95,14 +97,70 @@ def opposed_delta(sigma, rate, epsilon):
 
 
 @pytest.mark.parametrize(("sigma", "rate"), [(2.0, 0.5), (1.1, 0.05), (0.7, 0.2), (5.0, 0.9)])
-def test_poisson_replace_one_is_between_its_worst_known_case_and_five_per_cent_more(sigma, rate):
+def test_poisson_replace_one_is_a_record_turned_into_its_opposite(sigma, rate):
     mechanism = PoissonSampled(base=Gaussian(noise_multiplier=sigma), sampling_rate=rate, adjacency="replace-one")
     upper, lower = mechanism.pairs()[0], mechanism.attained_pairs()[0]
     for epsilon in (0.0, 0.05, 0.3, 1.0, 2.0):
         exact = float(opposed_delta(sigma, rate, epsilon))
         if exact > 1e-12:
             assert delta(lower, epsilon) == pytest.approx(exact, rel=1e-9, abs=1e-15)
-            assert exact <= delta(upper, epsilon) <= 1.06 * exact + 1e-12
+            assert delta(upper, epsilon) == pytest.approx(exact, rel=1e-9, abs=1e-15)
+
+
+def hockey_stick(p, q, epsilon):
+    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
+
+
+NOISE = {
+    "gaussian": (Gaussian(noise_multiplier=1.4), lambda x: np.exp(-((x / 1.4) ** 2) / 2)),
+    "laplace": (Laplace(scale=0.9, sensitivity=1.0), lambda x: np.exp(-np.abs(x) / 0.9)),
+    "discrete-gaussian": (DiscreteGaussian(sigma=2.1, sensitivity=3), lambda x: np.exp(-((x / 2.1) ** 2) / 2)),
+    "discrete-laplace": (DiscreteLaplace(scale=1.7, sensitivity=3), lambda x: np.exp(-np.abs(x) / 1.7)),
+}
+
+
+@pytest.mark.parametrize("kind", NOISE)
+@pytest.mark.parametrize("rate", [0.03, 0.4, 0.9])
+def test_no_replacement_of_a_sampled_record_is_worse_than_by_its_opposite(kind, rate):
+    """Shifts a and b of up to the sensitivity, by sums over the line; the opposite ends attain the bound."""
+    base, noise = NOISE[kind]
+    mechanism = PoissonSampled(base=base, sampling_rate=rate, adjacency="replace-one")
+    upper, lower = mechanism.pairs()[0], mechanism.attained_pairs()[0]
+    discrete = kind.startswith("discrete")
+    step, reach = (1.0, 3) if discrete else (1 / 512, 1)
+    x = np.arange(-120.0, 120.0 + step / 2, step) if discrete else np.arange(-40.0, 40.0, step) + step / 2
+    moved = {shift: noise(x - shift) / noise(x).sum() for shift in reach * np.array([-1, -2 / 3, 0, 1 / 3, 1])}
+    for epsilon in (0.0, 0.1, 0.7, 1.5):
+        found = {
+            (a, b): hockey_stick(
+                (1 - rate) * moved[0.0] + rate * moved[a], (1 - rate) * moved[0.0] + rate * moved[b], epsilon
+            )
+            for a in moved
+            for b in moved
+        }
+        worst = max(found.values())
+        slack = 1e-12 if discrete else 1e-5
+        assert found[(-reach, reach)] == pytest.approx(worst, rel=1e-9, abs=1e-15)
+        assert delta(upper, epsilon) == pytest.approx(worst, rel=slack, abs=1e-12)
+        assert delta(lower, epsilon) == pytest.approx(worst, rel=slack, abs=1e-12)
+
+
+@pytest.mark.parametrize("angle", [0.3, 1.5, 2.6])
+def test_gradients_that_are_not_on_a_line_are_not_worse(angle):
+    """The plane: a record's gradient and its replacement's at an angle, by a sum over squares."""
+    sigma, rate = 1.2, 0.35
+    upper = PoissonSampled(base=Gaussian(noise_multiplier=sigma), sampling_rate=rate, adjacency="replace-one").pairs()[
+        0
+    ]
+    x = np.linspace(-8, 9, 900)
+    gaussian = lambda a, b: np.exp(-((x[:, None] - a) ** 2 + (x[None] - b) ** 2) / (2 * sigma**2))  # noqa: E731
+    unit = gaussian(0, 0).sum()
+    still, first, second = (
+        density / unit for density in (gaussian(0, 0), gaussian(1, 0), gaussian(math.cos(angle), math.sin(angle)))
+    )
+    for epsilon in (0.0, 0.2, 0.8):
+        found = hockey_stick((1 - rate) * still + rate * first, (1 - rate) * still + rate * second, epsilon)
+        assert found <= delta(upper, epsilon) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.4])

@@ -65,7 +65,7 @@ class TestCompositions:
         made = {
             "laplace": lambda: laws.laplace(arb(0.8)),
             "discrete_laplace": lambda: laws.discrete_laplace(arb(2.5), 3),
-            "discrete_gaussian": lambda: laws.discrete_gaussian(arb(1.5), 2, 192),
+            "discrete_gaussian": lambda: laws.discrete(*laws.integer_gaussian(arb(1.5), 2, 192), 2),
             "answers": lambda: laws.answers(arb(0.6), 5),
             "bounded_range": lambda: laws.bounded_range(arb(0.4)),
         }[law]()
@@ -174,6 +174,28 @@ class TestCommand:
         path.write_text("mechanisms: []\n")
         assert dpcalc("verify", str(path)).code == 2
         assert dpcalc("verify").code == 2
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"mechanisms": [{"type": "gaussian", "sigma": 2.0}]}, "mechanisms[0]"),
+            ({"mechanisms": [{"type": "gdp", "mu": [1]}]}, "mechanisms[0].mu"),
+            ({"mechanisms": [{"type": "gdp", "mu": 0.3, "sampling": "poisson"}]}, "mechanisms[0]"),
+            ({"mechanisms": "gdp"}, "mechanisms"),
+            ({"epsilon": "many"}, "epsilon"),
+            ({"delta": -1e-5}, "delta"),
+            ({"question": 3}, "question"),
+            ({"adjacency": "both"}, "adjacency"),
+        ],
+    )
+    def test_a_result_of_the_wrong_form_is_wrong_input(
+        self, tmp_path: Path, dpcalc: Callable[..., Any], change: dict[str, Any], words: str
+    ) -> None:
+        path = tmp_path / "result.json"
+        path.write_text(json.dumps({**claim(GAUSSIAN, 4.38), **change}))
+        done = dpcalc("verify", str(path))
+        assert done.code == 2
+        assert f"result.json: {words}" in done.err
 
     def test_the_platform_keeps_what_is_assumed(self, dpcalc: Callable[..., Any]) -> None:
         assert dpcalc("verify", "--self-test").code == 0

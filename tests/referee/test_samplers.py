@@ -14,9 +14,11 @@ from flint import arb, ctx
 from dpcalc.accounting.compose import compose
 from dpcalc.mechanisms.allocated import RandomlyAllocated
 from dpcalc.mechanisms.declared import DeclaredZCDP
+from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
+from dpcalc.mechanisms.sampled import PoissonSampled
 from dpcalc.mechanisms.truncated import TruncatedPoisson
 from dpcalc.referee import samplers
 from dpcalc.referee.check import checked
@@ -48,6 +50,15 @@ CASES: dict[str, tuple[list[Any], float]] = {
         [(TruncatedPoisson(base=GAUSSIAN, sampling_rate=0.1, dataset_size=200, largest_batch=24), 10)],
         1e-4,
     ),
+    **{
+        f"turned {base.type}": ([(PoissonSampled(base=base, sampling_rate=0.3, adjacency="replace-one"), 2)], 1e-3)
+        for base in (
+            GAUSSIAN,
+            Laplace(scale=1.0, sensitivity=1.0),
+            DiscreteGaussian(sigma=2.0, sensitivity=2),
+            DiscreteLaplace(scale=1.5, sensitivity=2),
+        )
+    },
     "declared": ([(DeclaredZCDP(rho=0.02), 2), (Laplace(scale=4.0, sensitivity=1.0), 2)], 1e-3),
 }
 
@@ -57,7 +68,7 @@ def test_what_is_answered_is_confirmed(name: str) -> None:
     assert checked(result(*CASES[name]), 2.0).verdict == "confirmed"
 
 
-@pytest.mark.parametrize("name", ["gaussian", "laplace", "coins", "all"])
+@pytest.mark.parametrize("name", ["gaussian", "laplace", "coins", "all", *(name for name in CASES if "turned" in name)])
 def test_a_twentieth_less_is_contradicted(name: str) -> None:
     assert checked(result(*CASES[name], factor=0.95), 2.0).verdict == "contradicted"
 

@@ -199,7 +199,7 @@ def test_a_run_that_fails_leaves_an_old_log_as_it_was(
 ) -> None:
     log = tmp_path / "log.npy"
     log.write_bytes(b"old")
-    monkeypatch.setattr("dpcalc.training.loop.Trainer.compare", lambda _: os.truncate(tmp_path / "nowhere", 1))
+    monkeypatch.setattr("dpcalc.training.iterates.compare", lambda _: os.truncate(tmp_path / "nowhere", 1))
     assert dpcalc(*RUN, "--data", table, "--log", log).code != 0  # type: ignore[attr-defined]
     assert log.read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

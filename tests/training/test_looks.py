@@ -9,6 +9,7 @@ from scipy import stats
 
 from dpcalc.errors import InputError
 from dpcalc.training.data import Dataset
+from dpcalc.training.iterates import look
 from dpcalc.training.looks import Looking, Looks, discrete_laplace
 from dpcalc.training.loop import Trainer
 from dpcalc.training.noise import SeededNoise, SystemNoise
@@ -118,7 +119,7 @@ def test_the_best_iterate_is_kept_and_the_answers_are_noisy():
     while not trainer.finished:
         trainer.advance()
         seen[trainer.step] = trainer.parameters.copy()
-        trainer.look()
+        look(trainer)
     assert [step for step, _ in trainer.looking.answers] == [8, 11, 14, 17, 20]
     best = max(trainer.looking.answers, key=lambda answer: answer[1])[0]
     assert np.array_equal(trainer.parameters, seen[best])
@@ -142,7 +143,7 @@ def test_right_records_are_those_of_the_outputs_whatever_the_batches():
     for settings in (PLAIN, replace(PLAIN, algorithm="sgd", batch_size=40, noise_multiplier=2.0)):
         trainer = Trainer(_plan(settings), DATA)
         scores = trainer.model.outputs(trainer.parameters, DATA.x_train)
-        found = trainer._sums.right(trainer.parameters, DATA.x_train, DATA.y_train)
+        found = trainer.sums.right(trainer.parameters, DATA.x_train, DATA.y_train)
         assert np.array_equal(found, scores.argmax(axis=1) == DATA.y_train)
 
 

@@ -251,7 +251,7 @@ def _is_within_costs(trainer, moved, records, costs, clip):
 
 def _watched(trainer, monkeypatch):
     """Who sat where, every slot's norm, and the weights, for each step."""
-    seen, run = [], trainer._sums.run
+    seen, run = [], trainer.sums.run
 
     def watched(parameters, x, y, seats, weigh, **options):
         parts = []
@@ -264,7 +264,7 @@ def _watched(trainer, monkeypatch):
         seen.append((seats, found.norms, np.concatenate(parts, axis=1)))
         return found
 
-    monkeypatch.setattr(trainer._sums, "run", watched)
+    monkeypatch.setattr(trainer.sums, "run", watched)
     return seen
 
 
@@ -293,7 +293,7 @@ def test_extreme_records_move_a_sum_by_no_more_than_they_are_charged(seed):
         seats = np.where(np.arange(count) == gone, -1, np.arange(count))
         rest = sums.run(parameters, x, y, seats, weigh, queries=clip.queries)
         distances = np.linalg.norm(whole.sums - rest.sums, axis=1)
-        assert distances[0] <= moved(whole.norms[[gone]], clip=clip.clip, margin=clip.margin)[0]
+        assert distances[0] <= moved(whole.norms[[gone]], clip=clip.clip, beyond=clip.beyond)[0]
         assert distances[1:].max(initial=0.0) <= 1
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,8 @@ class Ledger:
     `lost`: what numbers below the normal range may have taken from any one entry of a row (L10);
     `relative`: relative rounding error of every weight (L10);
     `slack`: relative error of the cell masses of the lower rows (L9);
-    `shift`: how far, in log X, the points that weights were computed for may be from those of the grid (L9).
+    `shift`: how far, in log X, the points that weights were computed for may be from those of the grid (L9);
+    `surely_infinite`, `surely_zero`: at most -log P(X < ∞) and -log Q(X > 0), for lower bounds (L3).
     The errors of transforms are in the weights themselves (`convolve`).
     """
 
@@ -23,6 +24,8 @@ class Ledger:
     relative: float = 0.0
     slack: float = 0.0
     shift: float = 0.0
+    surely_infinite: float = 0.0
+    surely_zero: float = 0.0
 
     def then(self, other: Ledger, totals: tuple[float, float] = (1.0, 1.0)) -> Ledger:
         """The ledger of a product of independent laws (L4: masses at 0 and ∞ add up at most).
@@ -48,4 +51,7 @@ class Ledger:
 
 
 def _values(ledger: Ledger) -> tuple[float, ...]:
-    return (ledger.infinite, ledger.zero, ledger.lost, ledger.relative, ledger.slack, ledger.shift)
+    return tuple(getattr(ledger, name) for name in _FIELDS)
+
+
+_FIELDS = tuple(field.name for field in fields(Ledger))

@@ -38,7 +38,7 @@ class Curve:
             return math.inf if self.upper else 0.0
         if self.upper:
             return self.rest + terms * (1 + accumulated(len(masses) + 8))
-        return max(terms * (1 - accumulated(len(masses) + 8)), 0.0)
+        return self.rest + max(terms * (1 - accumulated(len(masses) + 8)), 0.0)
 
     def epsilon(self, delta: float) -> float:
         """ε at δ: at least the true one as an upper bound (∞ if none is found), at most as a lower one (or 0)."""
@@ -46,7 +46,7 @@ class Curve:
         if self.upper and (guess is None or guess <= _NEARLY_ZERO) and self._holds(0.0, delta):
             return 0.0
         if guess is None:
-            return math.inf if self.upper else 0.0
+            return math.inf if self.upper or self.rest > delta else 0.0
         stride = 16 * UNIT
         for _ in range(_TRIES):
             if self._holds(guess, delta):
@@ -128,18 +128,24 @@ def _upper(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curv
 
 
 def _lower(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curve:
-    """Each name's own ratio of masses is its loss; names too faint for `lost` not to matter are ignored."""
+    """Each name's own ratio of masses is its loss; names too faint for `lost` not to matter are ignored.
+
+    What surely is at ∞ (at 0 for add) has no name and is disjoint from all of them (L3).
+    """
     ledger, points = law.ledger, losses if direction == "remove" else -losses
     detected, other = (P_LOWER, Q_LOWER) if direction == "remove" else (Q_LOWER, P_LOWER)
     factors = law.log_factors(direction, losses)
+    surely = ledger.surely_infinite if direction == "remove" else ledger.surely_zero
+    rest = -math.expm1(-surely) * max(1 - accumulated(law.count + 16), 0.0)
     r = 2 * (ledger.relative + ledger.slack) + _of_factors(factors)
     if not (r < _TRUSTED and direction in law.lower):
-        return Curve(False, np.zeros(0), np.zeros(0), 0.0)
-    known = (rows[detected] > ledger.lost / UNIT) & (rows[other] > ledger.lost / UNIT)
+        return Curve(False, np.zeros(0), np.zeros(0), rest)
+    least = law.lost() / UNIT
+    known = (rows[detected] > least) & (rows[other] > least)
     masses = times_exp(rows[detected], factors) * (1 - r)
     ratios = points + np.log(rows[detected] / rows[other]) + (math.log1p(-r) - math.log1p(r))
     keep = known & (masses > _FAINT)
-    return _curve(False, (ratios - 8 * UNIT * (1 + np.abs(points) + np.abs(ratios)))[keep], masses[keep], 0.0)
+    return _curve(False, (ratios - 8 * UNIT * (1 + np.abs(points) + np.abs(ratios)))[keep], masses[keep], rest)
 
 
 def _of_factors(factors: Floats) -> float:

@@ -45,6 +45,10 @@ class BoundPair(PointPair):
             -self.losses[::-1], self.q[::-1], self.p[::-1], self.q_infinite, self.p_infinite, self.doubt, self.over
         )
 
+    def surely_infinite(self) -> tuple[float, float]:
+        """What a bound from above has at infinity was cut off there."""
+        return 0.0, 0.0
+
     def spacing(self) -> float | None:
         return None
 

@@ -1,0 +1,103 @@
+"""A sampled record turned into its opposite: (1-q)R + qP against (1-q)R + qQ, R being the noise without it.
+
+P is the noise moved as far as one record may move it, and Q moved as far in the opposite direction. On the line, with
+a likelihood ratio that is monotone, this dominates every replacement of a Poisson-sampled record (docs/certificate.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from dpcalc.arrays import Floats
+from dpcalc.pairs.base import Pair, cells_from_tails
+from dpcalc.pairs.points import PointPair
+
+
+@dataclass(frozen=True)
+class TurnedGaussian(Pair):
+    """(1-q)N(0, 1) + qN(μ, 1) against (1-q)N(0, 1) + qN(-μ, 1).
+
+    The ratio (1-q + q e^{μx-μ²/2}) / (1-q + q e^{-μx-μ²/2}) is e^l where μx = l/2 + asinh((1-q)/q e^{μ²/2} sinh(l/2)).
+    """
+
+    mu: float
+    rate: float
+
+    def sharpness(self) -> float:
+        return self.mu
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        x = self._place(edges)
+        tails = {side: [ndtr(side * (x - shift)) for shift in (0.0, self.mu, -self.mu)] for side in (1, -1)}
+        (below, below_p, below_q), (above, above_p, above_q) = tails[1], tails[-1]
+        q = self.rate
+        a = cells_from_tails((1 - q) * below + q * below_p, (1 - q) * above + q * above_p)
+        b = cells_from_tails((1 - q) * below + q * below_q, (1 - q) * above + q * above_q)
+        return a, b
+
+    def _place(self, losses: Floats) -> Floats:
+        """The x at which the loss is so large."""
+        log_factor = np.log((1 - self.rate) / self.rate) + self.mu * self.mu / 2
+        half = np.abs(losses) / 2
+        with np.errstate(divide="ignore"):
+            log_sinh = half + np.log(-np.expm1(-2 * half) / 2) + log_factor
+        far = np.log(2.0) + log_sinh
+        grown = np.where(log_sinh > 40, far, np.arcsinh(np.exp(np.minimum(log_sinh, 40.0))))
+        return np.asarray(np.sign(losses) * (half + grown) / self.mu)
+
+    def reversed(self) -> Pair:
+        return self
+
+
+@dataclass(frozen=True)
+class TurnedLaplace(Pair):
+    """Lap(0), mixed with Lap(ε) against Lap(-ε), all of scale 1.
+
+    Beyond ±ε the ratio is constant: an atom at each end. For 0 ≤ x ≤ ε it is (1-q + qe^{2x-ε}) / (1-q + qe^{-ε}), so
+    that it is e^l where e^{2x} = 1 + (e^l - 1)(q + (1-q)e^ε)/q.
+    """
+
+    epsilon: float
+    rate: float
+
+    def sharpness(self) -> float:
+        """e^ε is in the place of a loss, which is off by as many units; the hazard of the noise is at most 1."""
+        return self.epsilon
+
+    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
+        _, top = self.support()
+        low, high = edges <= -top, edges > top
+        (p_below, p_above), (q_above, q_below) = self._tails(edges), self._tails(-edges)
+        for below, above in ((p_below, p_above), (q_below, q_above)):
+            below[low], above[low], below[high], above[high] = 0.0, 1.0, 1.0, 0.0
+        return cells_from_tails(p_below, p_above), cells_from_tails(q_below, q_above)
+
+    def _tails(self, losses: Floats) -> tuple[Floats, Floats]:
+        """P-mass below and above each loss; from the other end it is Q-mass above and below."""
+        q, top = self.rate, self.support()[1]
+        factor = (q + (1 - q) * np.exp(self.epsilon)) / q
+        x = np.minimum(np.log1p(np.expm1(np.minimum(np.abs(losses), top)) * factor) / 2, self.epsilon)
+        far, near, other = (np.exp(-y) / 2 for y in (x, self.epsilon - x, self.epsilon + x))
+        below = np.where(losses < 0, (1 - q) * far + q * other, (1 - q) * (1 - far) + q * near)
+        above = np.where(losses < 0, (1 - q) * (1 - far) + q * (1 - other), (1 - q) * far + q * (1 - near))
+        return below, above
+
+    def has_atoms(self) -> bool:
+        return True
+
+    def support(self) -> tuple[float, float]:
+        top = float(np.log1p(self.rate * np.expm1(self.epsilon)) - np.log1p(self.rate * np.expm1(-self.epsilon)))
+        return -top, top
+
+    def reversed(self) -> Pair:
+        return self
+
+
+def turned_points(noise: Floats, rate: float) -> PointPair:
+    """The same of noise on points: rows of the masses of P, R and Q, from the smallest ratio to the largest."""
+    moved, still, opposite = noise
+    p, q = (1 - rate) * still + rate * moved, (1 - rate) * still + rate * opposite
+    return PointPair(np.log(p / q), p, q)
