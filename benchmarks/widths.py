@@ -135,6 +135,10 @@ def open_because(kind: str, sampler: str, adjacency: str) -> str | None:
         return "truncated Poisson: the mixture reveals more than an attacker sees"
     if sampler in ("poisson", "allocation") and adjacency == "replace-one":
         return "replace-one as a group of two"
+    if sampler != "none" and sampler != "cyclic" and kind == "exponential":
+        return "exponential under a sampler: the best choices of an adversary are not worked out"
+    if sampler == "fixed-size" and adjacency == "add-remove" and kind in ("staircase", "dp"):
+        return "fixed size of what is known for one link of two"
     if sampler == "fixed-size" and adjacency == "replace-one":
         return "C_p takes the worse side of every outcome"
     return None
