@@ -18,6 +18,7 @@ from dpcalc.pairs.adaptive_range import adaptive_range_pair, guess_worst_t, two_
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.bounded_range import BoundedRangePair
 from dpcalc.pairs.points import LARGEST_LOSS, pure_dp_pair
+from dpcalc.rounding import UNIT, up
 
 _BLOCK = 16  # runs that are taken together
 
@@ -47,10 +48,10 @@ class Exponential(Mechanism):
         return pure_dp_pair(self.epsilon / 2)
 
     def zcdp(self) -> float | None:
-        return self.epsilon**2 / 8 * (1 + 4e-16)
+        return up(self.epsilon**2 / 8, 1)
 
     def rdp(self, orders: Floats) -> Floats:
-        return np.minimum(orders * self.epsilon**2 / 8 * (1 + 4e-16), pure_dp_rdp(self.epsilon, orders))
+        return np.minimum(orders * self.epsilon**2 / 8 * (1 + 4 * UNIT), pure_dp_rdp(self.epsilon, orders))
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair

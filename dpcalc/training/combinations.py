@@ -14,7 +14,7 @@ def check_combinations(options: Options) -> None:
     if is_module(options.model) and options.backend != "torch":
         raise InputError("a module of your own needs --backend torch.")
     if options.momentum and options.optimizer != "sgd":
-        raise InputError("momentum goes with --optimizer sgd; adam-wosm has its own.")
+        raise InputError("momentum goes with --optimizer sgd; Adam has its own.")
     if options.validate_every is not None and (options.keep_best or options.stop_below is not None):
         raise InputError("the iterate is chosen on public records (--validate-every) or on private ones, not both.")
     if options.keep_best and options.model == "autoencoder":
