@@ -21,6 +21,7 @@ from dpcalc.pairs.base import Pair
 from dpcalc.pairs.bounded_range import BoundedRangePair
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.points import LARGEST_LOSS
+from dpcalc.rounding import UNIT, up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +45,10 @@ class Exponential(Mechanism):
         return BoundedRangePair(self.epsilon)
 
     def zcdp(self) -> float | None:
-        return self.epsilon**2 / 8 * (1 + 4e-16)
+        return up(self.epsilon**2 / 8, 1)
 
     def rdp(self, orders: Floats) -> Floats:
-        return np.minimum(orders * self.epsilon**2 / 8 * (1 + 4e-16), pure_dp_rdp(self.epsilon, orders))
+        return np.minimum(orders * self.epsilon**2 / 8 * (1 + 4 * UNIT), pure_dp_rdp(self.epsilon, orders))
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair

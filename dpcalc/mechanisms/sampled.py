@@ -46,12 +46,12 @@ class _Sampled(Mechanism):
     scheme: ClassVar[str]
     type: ClassVar[str] = "sampled"
 
-    def rdp(self, orders: Floats) -> Floats:
+    def _least_rdp(self, bound: Floats, orders: Floats) -> Floats:
         """That of the sampled pairs, and never more than the base's: sampling first never weakens a mechanism.
 
         Divergences are jointly quasi-convex.
         """
-        return np.minimum(super().rdp(orders), self._unsampled().rdp(orders))
+        return np.minimum(super()._least_rdp(bound, orders), self._unsampled().rdp(orders))
 
     def gdp(self) -> float | None:
         return _smaller(super().gdp(), self._unsampled().gdp())

@@ -2,6 +2,9 @@
 
 Who sits where must not betray who is there (docs/train.md): file order and ranks of batches of fixed size are the same
 for the others whether or not a record is blank or replaced; a batch of random size is put into its slots at random.
+
+The chances are exactly those that are accounted for, although a random number has 53 bits: coins look at more of them
+where these do not decide, and what cannot be shared out evenly (ties, remainders) is drawn again, whoever is concerned.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from dpcalc.asked import Algorithm
 from dpcalc.training.noise import Noise
 
 Records: TypeAlias = slice | NDArray[np.int64]
+
+_DIGITS = 2**53  # uniform numbers are multiples of 1/_DIGITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +52,7 @@ class Batches:
 
     def allocation(self, noise: Noise) -> NDArray[np.int64]:
         """Each record's step of an epoch, drawn uniformly and by itself; as secret as the noise."""
-        steps = self.steps_per_epoch
-        return np.minimum(noise.uniforms(self.records) * steps, steps - 1).astype(np.int64)
+        return _numbers_below(self.steps_per_epoch, self.records, noise)
 
     def draw(self, step: int, noise: Noise) -> Records:
         """The records of this step. The random choices are as secret as the noise."""
@@ -57,11 +61,9 @@ class Batches:
         if self.algorithm == "cgd":
             start = step % self.steps_per_epoch * self.batch_size
             return slice(start, min(start + self.batch_size, self.records))
-        keys = noise.uniforms(self.records)
         if self.fixed_size:
-            # The records with the smallest of independent keys: every subset of this size is equally likely.
-            return np.sort(np.argpartition(keys, self.batch_size - 1)[: self.batch_size])
-        return np.flatnonzero(keys < self.sampling_rate)
+            return _subset(self.batch_size, self.records, noise)
+        return np.flatnonzero(_coins(self.sampling_rate, self.records, noise))
 
     def overflow(self, slots: int) -> float:
         """At least the chance that a step draws `slots` or more of all records but one: Chernoff's bound.
@@ -101,8 +103,54 @@ def seated(drawn: NDArray[np.int64], slots: int, noise: Noise) -> NDArray[np.int
     Restricted to the others it is uniform again, whoever else is drawn. Of a batch that overflows, a random part sits:
     what is done then does not matter, since the chance of it is part of δ.
     """
-    places = np.argsort(noise.uniforms(max(slots, len(drawn))), kind="stable")[: len(drawn)]
+    places = _permutation(max(slots, len(drawn)), noise)[: len(drawn)]
     seats = np.full(slots, -1, dtype=np.int64)
     fits = places < slots
     seats[places[fits]] = drawn[fits]
     return seats
+
+
+def _coins(rate: float, count: int, noise: Noise) -> NDArray[np.bool_]:
+    """Independent coins that show True with probability `rate` exactly, for every rate of at least 2⁻⁵³.
+
+    The first 53 binary digits of a uniform number decide, unless they are those of the rate: then the next 53 do, and a
+    double has no more.
+    """
+    whole, rest = divmod(rate * _DIGITS, 1.0)
+    keys = noise.uniforms(count) * _DIGITS
+    coins = np.asarray(keys < whole)
+    undecided = np.flatnonzero(keys == whole)
+    if undecided.size:
+        coins[undecided] = noise.uniforms(undecided.size) < rest
+    return coins
+
+
+def _numbers_below(limit: int, count: int, noise: Noise) -> NDArray[np.int64]:
+    """Independent whole numbers, uniform on 0, 1, …, limit − 1."""
+    found = (noise.uniforms(count) * _DIGITS).astype(np.int64) // (_DIGITS // limit)
+    beyond = np.flatnonzero(found >= limit)
+    if beyond.size:
+        found[beyond] = _numbers_below(limit, beyond.size, noise)
+    return found
+
+
+def _subset(size: int, count: int, noise: Noise) -> NDArray[np.int64]:
+    """A set of `size` of `count` records, each as likely as any other, in order: those with the smallest keys.
+
+    Keys are exchangeable, also given that none in the set equals one outside; otherwise they are drawn again.
+    """
+    while True:
+        keys = noise.uniforms(count)
+        order = np.argpartition(keys, size - 1)
+        inside, outside = order[:size], order[size:]
+        if not outside.size or keys[inside].max() < keys[outside].min():
+            return np.sort(inside)
+
+
+def _permutation(count: int, noise: Noise) -> NDArray[np.int64]:
+    """An order of `count` places, each as likely as any other; drawn again where two keys are equal."""
+    while True:
+        keys = noise.uniforms(count)
+        order = np.argsort(keys)
+        if np.all(np.diff(keys[order]) > 0):
+            return order

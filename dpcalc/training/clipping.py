@@ -6,7 +6,8 @@ are released together, and a record's squared shares add up to at most 1/multipl
 
 `margin` is what rounding adds to the movement of a sum, in clips (see `sums`). Every gradient is brought to
 K = C/(1 + margin), so that no record moves the computed sum by more than C; one of norm κ moves it by at most
-κ + margin·C, and that is what it is charged.
+κ + margin·C. The grid of the noise moves it by up to √parameters widths more, however small κ is: `beyond` is both
+together, and κ + beyond·C, at most C, is what a record is charged.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
 from dpcalc.training.names import CLIPS, ClippingName
-from dpcalc.training.noise import Noise
+from dpcalc.training.noise import Noise, rounded
 
 # Weights aim this much below their limit: a weight and its product with a signal are rounded by 2⁻²⁴ each.
 _SLACK = 1 - 2.0**-20
@@ -44,6 +45,7 @@ class Clipping(Protocol):
 
     clip: float
     margin: float
+    beyond: float
     rate_factor: float
     noise_multiplier: float
     queries: int
@@ -72,15 +74,15 @@ def scale_to(norms: Floats, limit: Floats | float) -> Floats:
     return scales
 
 
-def moved(norms: Floats, *, clip: float, margin: float) -> Floats:
-    """How far a record of each norm can move the computed sum: its own norm and the margin, at most the clip."""
-    reach = np.minimum(clip, norms * _CHARGED + margin * clip)
+def moved(norms: Floats, *, clip: float, beyond: float) -> Floats:
+    """How far a record of each norm can move the sum: its own norm and what rounding adds, at most the clip."""
+    reach = np.minimum(clip, norms * _CHARGED + beyond * clip)
     return np.where(norms > 0, reach, 0.0)
 
 
-def norms_within(reach: Floats, *, clip: float, margin: float) -> Floats:
-    """The norms to which gradients must be brought so that none moves the computed sum by more than its `reach`."""
-    return np.maximum(0.0, reach - margin * clip) / _CHARGED
+def norms_within(reach: Floats, *, clip: float, beyond: float) -> Floats:
+    """The norms to which gradients must be brought so that none moves the sum by more than its `reach`."""
+    return np.maximum(0.0, reach - beyond * clip) / _CHARGED
 
 
 def _kept(clip: float) -> float:
@@ -94,14 +96,15 @@ class FixedClip:
     rate_factor = 1.0
     queries = 1
 
-    def __init__(self, clip: float, noise_multiplier: float, *, margin: float = 0.0) -> None:
+    def __init__(self, clip: float, noise_multiplier: float, *, margin: float = 0.0, parameters: int = 0) -> None:
         self.clip, self.noise_multiplier, self.margin = clip, noise_multiplier, margin
+        self.beyond = margin + rounded(parameters, noise_multiplier)
 
     def weights(self, norms: Floats) -> Floats:
         return scale_to(norms, self.clip / (1 + self.margin))[None]
 
     def spent(self, norms: Floats) -> Floats:
-        return moved(norms, clip=self.clip, margin=self.margin)
+        return moved(norms, clip=self.clip, beyond=self.beyond)
 
     def release(self, sums: Floats, within: float, *, batch_size: int, noise: Noise) -> Floats:  # noqa: ARG002
         deviation = self.noise_multiplier * self.clip
@@ -125,8 +128,9 @@ class QuantileClip:
     queries = 1
 
     def __init__(
-        self, clip: float, noise_multiplier: float, *, quantile: float, batch_size: int, margin: float = 0.0
-    ) -> None:
+        self, clip: float, noise_multiplier: float, *, quantile: float, batch_size: int,
+        margin: float = 0.0, parameters: int = 0,
+    ) -> None:  # fmt: skip
         self.clip, self._quantile, self.margin = clip, quantile, margin
         self._counting = batch_size / 20
         left = noise_multiplier**-2 - (2 * self._counting) ** -2
@@ -136,12 +140,13 @@ class QuantileClip:
                 f"{noise_multiplier:g}."
             )
         self._total, self.noise_multiplier = noise_multiplier, left**-0.5
+        self.beyond = margin + rounded(parameters, self.noise_multiplier)
 
     def weights(self, norms: Floats) -> Floats:
         return scale_to(norms, self.clip / (1 + self.margin))[None]
 
     def spent(self, norms: Floats) -> Floats:
-        reach = moved(norms, clip=self.clip, margin=self.margin) / self.clip
+        reach = moved(norms, clip=self.clip, beyond=self.beyond) / self.clip
         own = (reach / self.noise_multiplier) ** 2 + (2 * self._counting) ** -2
         shares: Floats = np.minimum(1, self._total * np.sqrt(own))
         return shares
@@ -169,10 +174,14 @@ class OnlineClip:
 
     queries = 2
 
-    def __init__(self, clip: float, noise_multiplier: float, *, margin: float = 0.0, online: Online = Online()) -> None:  # noqa: B008
+    def __init__(
+        self, clip: float, noise_multiplier: float, *, margin: float = 0.0, parameters: int = 0,
+        online: Online = Online(),  # noqa: B008 - immutable
+    ) -> None:  # fmt: skip
         self.clip, self.rate_factor, self.margin, self._online = clip, 1.0, margin, online
         self._total, self._direction_noise = noise_multiplier, online.split * noise_multiplier
         self.noise_multiplier = (noise_multiplier**-2 - self._direction_noise**-2) ** -0.5
+        self.beyond = margin + rounded(parameters, self.noise_multiplier)
         self._gradient: Floats = np.zeros(())
         self._direction: Floats = np.zeros(())
 
@@ -183,7 +192,7 @@ class OnlineClip:
         return np.stack([scale_to(norms, self.clip / (1 + self.margin)), directions])
 
     def spent(self, norms: Floats) -> Floats:
-        own = (moved(norms, clip=self.clip, margin=self.margin) / self.clip / self.noise_multiplier) ** 2
+        own = (moved(norms, clip=self.clip, beyond=self.beyond) / self.clip / self.noise_multiplier) ** 2
         own = own + (norms > self.clip) * self._direction_noise**-2
         shares: Floats = np.minimum(1, self._total * np.sqrt(own))
         return shares
@@ -221,11 +230,14 @@ def build(
     quantile: float = 0.5,
     batch_size: int = 1,
     margin: float = 0.0,
+    parameters: int = 0,
     online: Online = Online(),  # noqa: B008 - immutable
 ) -> Clipping:
-    """The clipping strategy called `name`, starting at `clip`."""
+    """The clipping strategy called `name`, starting at `clip`, for sums of so many parameters."""
     if name == "quantile":
-        return QuantileClip(clip, noise_multiplier, quantile=quantile, batch_size=batch_size, margin=margin)
+        return QuantileClip(
+            clip, noise_multiplier, quantile=quantile, batch_size=batch_size, margin=margin, parameters=parameters
+        )
     if name == "online":
-        return OnlineClip(clip, noise_multiplier, margin=margin, online=online)
-    return FixedClip(clip, noise_multiplier, margin=margin)
+        return OnlineClip(clip, noise_multiplier, online=online, margin=margin, parameters=parameters)
+    return FixedClip(clip, noise_multiplier, margin=margin, parameters=parameters)

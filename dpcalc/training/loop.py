@@ -48,6 +48,7 @@ class Trainer:
             hidden=settings.hidden,
             backend=settings.backend,
             activation=settings.activation,
+            multilabel=data.multilabel,
         )
         self.noise: Noise = SystemNoise() if settings.seed is None else SeededNoise(settings.seed, stream=stream)
         self.sums = SlotSums(self.model, plan.slots, sparse=plan.looks_at_everyone)
@@ -58,6 +59,7 @@ class Trainer:
             quantile=settings.quantile,
             batch_size=self.batches.batch_size,
             margin=self.sums.margin,
+            parameters=self.model.size,
             online=Online(settings.clip_rate, settings.lr_rate, settings.direction_noise),
         )
         self._optimizer = optimizers.build(settings.optimizer, momentum=settings.momentum)
@@ -158,7 +160,7 @@ class Trainer:
             return 1.0
         reach = np.zeros(len(norms))
         reach[here] = np.sqrt(costs[0])
-        return scale_to(norms, norms_within(reach, clip=self.clipping.clip, margin=self.clipping.margin))
+        return scale_to(norms, norms_within(reach, clip=self.clipping.clip, beyond=self.clipping.beyond))
 
     @cached_property
     def _fingerprint(self) -> str:

@@ -8,7 +8,8 @@ it was (Mironov, 2012), and noise from a guessable generator can be taken off. S
 2. the true sum and the noise are both rounded to one grid of width at most 2⁻²⁶ σ and added there, exactly: whatever
    the sum, the same set of values can come out, and a value of the grid stands for millions of different draws.
    Rounding d numbers moves a sum by at most √d/2 grid widths, so neighbouring sums come at most √d widths further
-   apart, and σ is enlarged in proportion: by 10⁻⁵ for half a million numbers at a noise multiplier of 1.
+   apart, and σ is enlarged in proportion: by 10⁻⁵ for half a million numbers at a noise multiplier of 1. That pays for
+   a record at its clip; a filter charges one of a smaller norm the √d widths as well (`rounded`).
 
 What remains: a draw has 53 bits, so the probabilities of the grid's values are right to a relative 3·10⁻⁸ or so, which
 moves the privacy loss of a billion released numbers by some 10⁻³; timing is not masked; and exactness on the grid needs
@@ -30,7 +31,9 @@ from dpcalc.training.gaussians import renew, system_gaussians, system_uniforms
 GRID_BITS = 26
 
 SEEDED = "the noise is reproducible from --seed: for experiments only, do not release this model"
-SYSTEM = "the operating system's entropy, through OpenSSL's generator, cannot be guessed"
+SYSTEM = (
+    "the system's entropy, through OpenSSL's generator, cannot be guessed; Gaussians made of its bits count as exact"
+)
 
 
 class Noise(Protocol):
@@ -117,6 +120,11 @@ def grid(count: int, *, deviation: float, sensitivity: float) -> tuple[float, fl
     """The width of the grid for `count` numbers (a power of two), and the deviation that pays for rounding to it."""
     width = 2.0 ** (math.floor(math.log2(deviation)) - GRID_BITS)
     return width, deviation * (1 + width * math.sqrt(count) / sensitivity)
+
+
+def rounded(count: int, noise_multiplier: float) -> float:
+    """At least √count widths of the grid in clips: how much further rounding to it can move a noisy sum."""
+    return 2.0**-GRID_BITS * math.sqrt(count) * noise_multiplier * (1 + 2.0**-50)
 
 
 def _on_grid(values: Floats, width: float) -> Floats:

@@ -16,6 +16,7 @@ from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+from dpcalc.mechanisms.staircase import Staircase
 
 CLOSED_FORMS = [
     (Gaussian(noise_multiplier=1.7), lambda m: m.noise_multiplier, 0.85),
@@ -24,6 +25,7 @@ CLOSED_FORMS = [
     (DiscreteLaplace(scale=1.9, sensitivity=2), lambda m: m.sensitivity, 4),
     (RandomizedResponse(epsilon=0.45), lambda m: m.epsilon, 0.9),
     (Exponential(epsilon=0.35), lambda m: m.epsilon, 0.7),
+    (Staircase(epsilon=0.65), lambda m: m.epsilon, 1.3),
     (DeclaredDP(epsilon=0.55, delta=0.0), lambda m: m.epsilon, 1.1),
     (DeclaredDP(epsilon=0.5, delta=1e-4), lambda m: m.delta, 1e-4 * (1 + math.exp(0.5))),
     (DeclaredGDP(mu=0.65), lambda m: m.mu, 1.3),

@@ -7,7 +7,7 @@ import pytest
 
 from dpcalc.errors import InputError
 from dpcalc.training.clipping import FixedClip, Online, OnlineClip, QuantileClip, scale_to
-from dpcalc.training.noise import SeededNoise
+from dpcalc.training.noise import SeededNoise, grid
 
 NORMS = np.array([0.0, 1e-3, 0.5, 1.0, 1.5, 10.0, 1e6])
 
@@ -115,3 +115,18 @@ def test_online_rates_and_noise_are_options():
         fast.release(np.ones((2, 5)), 0.0, batch_size=2, noise=SeededNoise(1))
     assert fast.clip == pytest.approx(0.5 * math.exp(0.1))
     assert fast.rate_factor == pytest.approx(math.exp(0.2))
+
+
+@pytest.mark.parametrize("multiplier", [0.7, 40.0])
+def test_a_filter_charges_what_the_grid_of_the_noise_adds_to_a_small_norm(multiplier):
+    """Every number half a width from where rounding turns: a step of norm 1e-9 moves 10⁴ of them by a width each."""
+    clip, count = 2.0, 10_000
+    width, deviation = grid(count, deviation=multiplier * clip, sensitivity=clip)
+    before = np.full(count, 0.5 * width * (1 - 1e-6))
+    after = before + 1e-6 * width
+    norm = np.linalg.norm(after - before)
+    released = np.linalg.norm(np.rint(after / width) - np.rint(before / width)) * width
+    assert released == pytest.approx(width * math.sqrt(count))
+    strategy = FixedClip(clip, multiplier, parameters=count)
+    assert released / deviation <= strategy.spent(np.array([norm]))[0] / (multiplier * clip)
+    assert strategy.spent(np.array([clip]))[0] == clip

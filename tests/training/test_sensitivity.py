@@ -293,7 +293,7 @@ def test_extreme_records_move_a_sum_by_no_more_than_they_are_charged(seed):
         seats = np.where(np.arange(count) == gone, -1, np.arange(count))
         rest = sums.run(parameters, x, y, seats, weigh, queries=clip.queries)
         distances = np.linalg.norm(whole.sums - rest.sums, axis=1)
-        assert distances[0] <= moved(whole.norms[[gone]], clip=clip.clip, margin=clip.margin)[0]
+        assert distances[0] <= moved(whole.norms[[gone]], clip=clip.clip, beyond=clip.beyond)[0]
         assert distances[1:].max(initial=0.0) <= 1
 
 

@@ -124,3 +124,42 @@ def test_a_batch_without_room_keeps_a_random_part():
     seats = seated(np.arange(9), 4, SeededNoise(1))
     assert (seats >= 0).all()
     assert len(set(seats)) == 4
+
+
+class _Scripted:
+    """Uniform numbers that were chosen beforehand, as whole multiples of 2⁻⁵³."""
+
+    def __init__(self, *draws):
+        self.draws = [np.array(draw, dtype=np.float64) / 2**53 for draw in draws]
+
+    def uniforms(self, count):
+        draw = self.draws.pop(0)
+        assert len(draw) == count
+        return draw
+
+
+@pytest.mark.parametrize(("size", "records"), [(1, 3), (7, 10), (3, 1_000_003), (256, 60_000), (5, 8)])
+def test_the_chance_of_a_record_is_the_rate_to_the_last_bit(size, records):
+    """Those below the rate's first 53 digits, and of those equal to them as many as the next digits say."""
+    batches = Batches(algorithm="sgd", records=records, batch_size=size, fixed_size=False)
+    digits = Fraction(batches.sampling_rate) * 2**53
+    whole = int(digits)
+    rest = int((digits - whole) * 2**53)
+    assert whole + Fraction(rest, 2**53) == digits
+    keys = np.full(records, whole + 1)
+    keys[:3] = whole - 1, whole, whole
+    assert list(batches.draw(0, _Scripted(keys, [max(rest - 1, 0), rest]))) == ([0, 1] if rest else [0])
+
+
+def test_steps_of_an_epoch_are_equally_likely_to_the_last_bit():
+    batches = Batches(algorithm="sgd", records=5, batch_size=2, fixed_size=False, allocated=True)  # three steps
+    share = 2**53 // 3
+    keys = [0, share - 1, share, 3 * share - 1, 3 * share]
+    assert list(batches.allocation(_Scripted(keys, [share]))) == [0, 0, 1, 2, 1]
+
+
+def test_ties_are_drawn_again():
+    fixed = Batches(algorithm="sgd", records=4, batch_size=2, fixed_size=True)
+    assert list(fixed.draw(0, _Scripted([9, 5, 5, 1], [7, 2, 8, 1]))) == [1, 3]
+    assert list(fixed.draw(0, _Scripted([5, 5, 9, 9]))) == [0, 1]
+    assert list(seated(np.array([6, 8]), 3, _Scripted([4, 4, 1], [2, 1, 3]))) == [8, 6, -1]
