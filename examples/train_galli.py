@@ -1,4 +1,4 @@
-"""Galli et al., Tables 8 to 13: clipping under a privacy budget per grid search, the paper's figures beside ours.
+"""Galli et al., Tables 8 to 13, Figures 3 to 11: clipping under a budget per grid search, the paper's beside ours.
 
     python examples/train_galli.py --task mnist --data mnist/ [--epsilons 3 5 7 9] [--granularity 9] [--seeds 5]
     python examples/train_galli.py --task fashion --data fashion-mnist/
@@ -13,20 +13,26 @@ and its best iterate counts; a configuration counts by its mean over seeds, whic
 learning rates, for winners at the edge of the paper's.
 
 The full experiment (k = 9, four ε, five seeds) is days of work for a laptop. `--model`, `--epochs` and `--granularity`
-make it smaller, and the first line says what was run; `--best` runs only what won in the paper on MNIST, with the noise
-of the whole grid.
+make it smaller, and the first line says what was run. `--best` runs only what won in the paper, `--only lr=1
+lr=1,clip=0.1` only these configurations, both with the noise of the whole grid, so that their winner is one of it.
+Finished runs are kept in --results and not run again; `--folder` gets the picture of the paper's figure (k = 7: 3 to 5,
+k = 9: 6 to 8, k = 5: 9 to 11).
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import time
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from galli_published import BEST, EPSILONS, METHODS, RESULTS
 from news import load_news
+from tables import Results, difference, header, mean, row
 
 from dpcalc.training.data import Dataset, load
 from dpcalc.training.history import DivergedError
@@ -70,19 +76,51 @@ def settings(method: str, arguments: argparse.Namespace) -> Settings:
     return replace(shared, **({"optimizer": method} if method == "adam-wosm" else {"clipping": method}))
 
 
-def merits(plan: Plan, data: Dataset, arguments: argparse.Namespace) -> list[float]:
+def merits(plan: Plan, data: Dataset, arguments: argparse.Namespace, results: Results) -> list[float]:
     """The test result of one configuration with each seed; none if a run diverges. Errors count as negative merit."""
     found = []
     for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-        try:
-            trainer = run(replace(plan, settings=replace(plan.settings, seed=seed)), data)
-        except DivergedError:
+        chosen = replace(plan, settings=replace(plan.settings, seed=seed))
+        name = f"{arguments.task} {len(data)} {chosen.settings.as_dict()}"
+        merit = results.of(name, lambda each=chosen: _merit(each, data))
+        if merit is None:
             return []
-        found.append(max(merit for _, merit in trainer.looking.answers))
+        found.append(merit)
     return found
 
 
-def one_row(method: str, epsilon: int, data: Dataset, arguments: argparse.Namespace) -> str:
+def _merit(plan: Plan, data: Dataset) -> float | None:
+    try:
+        trainer = run(plan, data)
+    except DivergedError:
+        return None
+    return max(merit for _, merit in trainer.looking.answers)
+
+
+def chosen_ones(every: list[tuple[dict, Plan]], method: str, epsilon: int, arguments: argparse.Namespace) -> list:
+    """The configurations that are run: all of the grid, what won in the paper, or what is told."""
+    wanted: list[dict[str, float]] | None = None
+    if arguments.best:
+        winner = BEST[arguments.task, arguments.granularity][method][EPSILONS[arguments.task].index(epsilon)]
+        wanted = [] if winner is None else [winner]
+    elif arguments.only:
+        pairs = [dict(part.split("=") for part in each.split(",")) for each in arguments.only]
+        told = [{name: float(value) for name, value in each.items()} for each in pairs]
+        wanted = [each for each in told if set(each) == set(every[0][0])]
+    if wanted is None:
+        return every
+    first = every[0][1]
+    # Printed values are rounded; the grid's own that is meant is within a percent.
+    near = [
+        next((c for c, _ in every if all(math.isclose(c[k], v, rel_tol=0.01) for k, v in w.items())), w) for w in wanted
+    ]
+    return [(changes, replace(first, settings=first.settings.with_changes(changes))) for changes in near]
+
+
+def one_row(
+    method: str, epsilon: int, data: Dataset, arguments: argparse.Namespace, results: Results
+) -> dict[str, Any]:
+    """The winner of a grid, and all its numbers."""
     start = time.monotonic()
     plan = Plan(settings=settings(method, arguments), records=len(data), delta=DELTA)
     every = configurations(plan, grid(method, arguments))
@@ -91,34 +129,63 @@ def one_row(method: str, epsilon: int, data: Dataset, arguments: argparse.Namesp
     spent = account_search([each for _, each in every]).guarantee.epsilon
     assert spent is not None
     assert spent <= epsilon
-    runs = len(every)
-    if arguments.best:
-        changes = BEST[method][EPSILONS["mnist"].index(epsilon)]
-        every = [(changes, replace(every[0][1], settings=every[0][1].settings.with_changes(changes)))]
-    tried = [(changes, merits(each, data, arguments)) for changes, each in every]
+    tried = [
+        (changes, merits(each, data, arguments, results))
+        for changes, each in chosen_ones(every, method, epsilon, arguments)
+    ]
     finished = [(changes, found) for changes, found in tried if found]
-    minutes = (time.monotonic() - start) / 60
-    opening, paper = f"| {epsilon} | {method} | {runs} | {noise:.3f}", _paper(method, epsilon, arguments)
-    if not finished:
-        return f"{opening} | all diverged | {paper} | – | – | {minutes:.1f} |"
-    changes, found = max(finished, key=lambda each: statistics.mean(each[1]))
-    chosen = ", ".join(f"{name} = {value:.4g}" for name, value in changes.items())
-    ours, known = [100 * abs(merit) for merit in found], _published(method, epsilon, arguments)
-    difference = "–" if known is None else f"{statistics.mean(ours) - known[0]:+.2f}"
-    return f"{opening} | {chosen} | {paper} | {_mean(ours)} | {difference} | {minutes:.1f} |"
+    best = max(finished, key=lambda each: statistics.mean(each[1]), default=({}, []))
+    return {
+        "epsilon": epsilon, "method": method, "grid": len(every), "ran": len(tried), "noise": noise, "winner": best[0],
+        "ours": [100 * abs(merit) for merit in best[1]], "minutes": (time.monotonic() - start) / 60,
+    }  # fmt: skip
 
 
-def baseline(data: Dataset, arguments: argparse.Namespace) -> str:
+def told(found: dict[str, Any], arguments: argparse.Namespace) -> str:
+    known, ours = _published(found["method"], found["epsilon"], arguments), found["ours"]
+    winner = ", ".join(f"{name} = {value:.4g}" for name, value in found["winner"].items()) or "all diverged"
+    paper = "–" if known is None else f"{known[0]} ± {known[1]}"
+    runs = found["grid"] if found["ran"] == found["grid"] else f"{found['ran']} of {found['grid']}"
+    gap = "–" if known is None or not ours else difference(ours, known[0])
+    cells = (found["epsilon"], found["method"], runs, f"{found['noise']:.3f}", winner, paper)
+    return row(*cells, mean(ours) if ours else "–", gap, f"{found['minutes']:.1f}")
+
+
+def draw(rows: list[dict[str, Any]], arguments: argparse.Namespace, measure: str) -> None:
+    """The paper's figure: results by ε, a line for each method, dashed where the paper printed its own."""
+    from matplotlib.figure import Figure
+
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    figure = Figure(figsize=(5.5, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for place, method in enumerate(arguments.methods):
+        own = [(each["epsilon"], each["ours"]) for each in rows if each["method"] == method and each["ours"]]
+        spread = [statistics.stdev(ours) if len(ours) > 1 else 0.0 for _, ours in own]
+        means = [statistics.mean(ours) for _, ours in own]
+        axes.errorbar([e for e, _ in own], means, spread, marker="o", capsize=3, color=f"C{place}", label=method)
+        table = RESULTS.get((arguments.task, arguments.granularity), {}).get(method, ())
+        printed = [(e, value[0]) for e, value in zip(EPSILONS[arguments.task], table, strict=False) if value]
+        axes.plot([e for e, _ in printed], [v for _, v in printed], "--", color=f"C{place}", alpha=0.5)
+    axes.set(xlabel="ε of the whole search", ylabel=measure, title=f"{arguments.task}, k = {arguments.granularity}")
+    axes.legend(fontsize=7, title="dashed: paper", title_fontsize=7)
+    path = arguments.folder / f"galli-{arguments.task}-{arguments.granularity}.png"
+    figure.savefig(path, dpi=80)
+    print(path)
+
+
+def baseline(data: Dataset, arguments: argparse.Namespace, results: Results) -> str:
     """Plain descent on the same batches for every learning rate: no clip, no noise, no privacy."""
-    results = []
+    tried = []
     for rate in grid("online", arguments)["lr"]:
         found = []
         for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
             chosen = replace(settings("fixed", arguments), seed=seed, noise_multiplier=1.0)
-            found.append(_plain_run(Plan(settings=chosen, records=len(data), delta=DELTA), data, rate))
-        results.append((statistics.mean(found), rate, [100 * abs(merit) for merit in found]))
-    _, rate, ours = max(results)
-    return f"| – | no privacy | {len(results)} | 0 | lr = {rate:.4g} | – | {_mean(ours)} | – | – |"
+            plan = Plan(settings=chosen, records=len(data), delta=DELTA)
+            name = f"no privacy {arguments.task} {len(data)} {rate:.4g} {chosen.as_dict()}"
+            found.append(results.of(name, lambda plan=plan, rate=rate: _plain_run(plan, data, rate)))
+        tried.append((statistics.mean(found), rate, [100 * abs(merit) for merit in found]))
+    _, rate, ours = max(tried)
+    return row("–", "no privacy", len(tried), 0, f"lr = {rate:.4g}", "–", mean(ours), "–", "–")
 
 
 def _plain_run(plan: Plan, data: Dataset, rate: float) -> float:
@@ -141,25 +208,15 @@ def _published(method: str, epsilon: int, arguments: argparse.Namespace) -> tupl
     return table[epsilons.index(epsilon)] if table and epsilon in epsilons else None
 
 
-def _paper(method: str, epsilon: int, arguments: argparse.Namespace) -> str:
-    known = _published(method, epsilon, arguments)
-    return "–" if known is None else f"{known[0]} ± {known[1]}"
-
-
-def _mean(values: list[float]) -> str:
-    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.2f}{spread}"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="mnist", choices=list(MODELS))
     parser.add_argument("--data", required=True, help="folder with the task's files")
     parser.add_argument("--glove", help="GloVe's text file, for news")
     parser.add_argument("--records", type=int, help="only so many records, for a quick look")
     parser.add_argument("--epsilons", type=int, nargs="+")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
-    parser.add_argument("--granularity", type=int, default=9)
+    parser.add_argument("--granularity", type=int, default=9, help="k; 5, 7 and 9 in the paper")
     parser.add_argument("--rates", type=float, nargs=2, default=(-2.5, 1.5), help="powers of ten")
     parser.add_argument("--model", help="another model than the paper's")
     parser.add_argument("--backend", default="torch", choices=["numpy", "torch"])
@@ -168,7 +225,14 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--no-privacy", action="store_true", help="the baseline too")
     parser.add_argument("--best", action="store_true", help="only what won in the paper, with the whole grid's noise")
-    arguments = parser.parse_args()
+    parser.add_argument("--only", nargs="+", help="only these, as lr=1 or lr=1,clip=0.1, with the whole grid's noise")
+    parser.add_argument("--results", help="a JSON file of finished runs")
+    parser.add_argument("--folder", type=Path, help="where the picture goes; none unless told")
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse()
     data = load_news(arguments.data, arguments.glove) if arguments.task == "news" else load(arguments.data)
     if arguments.records:
         some = slice(0, arguments.records)
@@ -178,13 +242,27 @@ def main() -> None:
     asked = f"{model}, {len(data):,} records, {arguments.epochs:g} epochs, k = {arguments.granularity}"
     measure = "mean squared error × 100" if model == "autoencoder" else "accuracy in percent"
     print(f"{arguments.task}: {asked}, {arguments.seeds} seeds, {arguments.backend}; {measure}\n")
-    print("| ε | method | runs | noise multiplier | winner | test, paper | test, ours | difference | minutes |")
-    print(f"|{'---|' * 9}")
+    columns = (
+        "ε",
+        "method",
+        "runs",
+        "noise multiplier",
+        "winner",
+        "test, paper",
+        "test, ours",
+        "difference",
+        "minutes",
+    )
+    print(header(*columns))
+    results, rows = Results(arguments.results), []
     if arguments.no_privacy:
-        print(baseline(data, arguments), flush=True)
+        print(baseline(data, arguments, results), flush=True)
     for epsilon in arguments.epsilons or EPSILONS[arguments.task]:
         for method in arguments.methods:
-            print(one_row(method, epsilon, data, arguments), flush=True)
+            rows.append(one_row(method, epsilon, data, arguments, results))
+            print(told(rows[-1], arguments), flush=True)
+    if arguments.folder is not None:
+        draw(rows, arguments, measure)
 
 
 if __name__ == "__main__":

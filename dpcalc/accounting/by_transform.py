@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
 from dpcalc.accounting.certified.coarsen import on_grid
 from dpcalc.accounting.certified.compose import split
 from dpcalc.accounting.certified.discretise import discretised
-from dpcalc.accounting.certified.law import Direction, Law
+from dpcalc.accounting.certified.law import RATIO, Direction, Law
 from dpcalc.accounting.certified.power import powered
 from dpcalc.accounting.certified.read import curve
 from dpcalc.accounting.interval import Interval, certificate_of
@@ -31,12 +32,16 @@ Parts = Sequence[tuple[Pair, int]]
 _PASSES = 5
 _MARGIN = 0.8  # of the tolerance, that a pass aims at
 _ROUGH = 0.03  # what a direction that is not the worst aims at first
+_BETWEEN = 0.3  # of how far it is below the worst, what it may be off by more
 _FEWER = 0.7  # of its first guess, what ε of a few steps often is
 _USEFUL = 0.7  # what a pass should at least make of the gap
 _KNOWN = 0.3  # a gap below which windows are laid by the interval itself
 _TOGETHER = 24  # laws of a batch that are composed before the others are
 _COPIES = 512  # that are composed before the others are, where windows would be longer than
 _LONG = 40_000  # points
+_THIN = 0.03  # of the variance that grids add, for those that are read
+_FINE = 0.1  # the step of these, times the order
+_LARGE_BLOCK = 1 << 21  # doubles, untouched
 _SMALLEST_DELTA = 1e-290
 _LARGEST = 1e4  # the largest ε that is tried
 
@@ -44,15 +49,26 @@ _LARGEST = 1e4  # the largest ε that is tried
 def interval(parts: Parts, question: Question, directions: Iterable[Direction]) -> Interval:
     """Certified bounds on the worst of some directions of a composition of pairs: the worse one first.
 
-    The others need only stay below it.
+    The others need only stay below it, which is often seen in the same law.
     """
+    _keep_memory()
     run = _Run.of(parts, question)
     ranked = sorted(directions, key=lambda direction: -run.way(direction).epsilon)
-    best = run.bounds(ranked[0])
+    tilt = run.sketch.common_tilt(run.ways, run.delta, question.tolerance) if len(ranked) > 1 else None
+    best, law = run.bounds(ranked[0], tilt=tilt)
     for direction in ranked[1:]:
-        other = run.bounds(direction, enough=best.upper)
+        if law is not None and run.upper(law, direction) <= best.upper:
+            continue
+        other, _ = run.bounds(direction, enough=best.upper)
         best = replace(other if other.upper > best.upper else best, lower=max(best.lower, other.lower))
     return best
+
+
+@cache
+def _keep_memory() -> None:
+    """Make the C library keep what was freed: glibc hands rows of this size back to the system at once, which clears
+    every page when it is asked for anew, unless a larger block was freed before."""
+    np.empty(_LARGE_BLOCK)
 
 
 @dataclass(frozen=True)
@@ -82,8 +98,23 @@ class _Run:
     def way(self, direction: Direction) -> Way:
         return self.ways[0 if direction == "remove" else 1]
 
-    def bounds(self, direction: Direction, enough: float = 0.0) -> Interval:
-        """Passes until the interval of a direction is narrow, or below `enough`, or finer grids are of no more help."""
+    def upper(self, law: Law, direction: Direction) -> float:
+        """The upper bound of a direction that a law gives."""
+        above, delta = curve(law, direction, upper=True), self.question.delta
+        return above.epsilon(delta) if delta is not None else min(above.delta(self.question.epsilon or 0.0), 1.0)
+
+    def lower(self, law: Law, direction: Direction) -> float:
+        """The lower bound of a direction that a law gives."""
+        below, delta = curve(law, direction, upper=False), self.question.delta
+        return below.epsilon(delta) if delta is not None else below.delta(self.question.epsilon or 0.0)
+
+    def bounds(
+        self, direction: Direction, enough: float = 0.0, tilt: float | None = None
+    ) -> tuple[Interval, Law | None]:
+        """Passes until the interval of a direction is narrow, or below `enough`, or finer grids are of no more help.
+
+        And the law of the last of them, if a `tilt` is given that serves both directions.
+        """
         tolerance = self.question.tolerance
         best = Interval(0.0, self.question.largest, {}, "nothing was certified")
         near = self._near(direction)
@@ -91,17 +122,22 @@ class _Run:
         width = aim / self.way(direction).order
         if self.question.delta is not None:
             width = aim * max(near[1], _FEWER * near[0])
+        law: Law | None = None
         for _ in range(_PASSES):
-            before, best = best, best.and_(self._pass(direction, width, near, aim, enough))
+            law = self._law(direction, width, near, aim, tilt)
+            upper = self.upper(law, direction)
+            lower = self.lower(law, direction) if upper > enough else 0.0
+            before, best = best, best.and_(Interval(lower, upper, certificate_of(law, "transform")))
+            law = None if tilt is None else law
             if best.gap <= tolerance or best.upper <= enough:
-                return best
+                return best, law
             if best.gap > _USEFUL * before.gap:
-                return replace(best, stopped="finer grids make it no narrower")
+                return replace(best, stopped="finer grids make it no narrower"), law
             change = min(max(_MARGIN * tolerance / max(best.gap, 1e-300), 0.02), 0.5)
             width, aim = change * width, change * aim
             if self.question.delta is not None and best.gap < _KNOWN:
                 near = best.upper, best.lower
-        return replace(best, stopped=f"it is what {_PASSES} passes reach")
+        return replace(best, stopped=f"it is what {_PASSES} passes reach"), law
 
     def _near(self, direction: Direction) -> tuple[float, float]:
         """About where ε is, and what it is seldom below."""
@@ -109,21 +145,26 @@ class _Run:
             return self.question.epsilon, self.question.epsilon
         return self.sketch.nearer(self.way(direction), 1 if direction == "remove" else -1, self.delta)
 
-    def _pass(
-        self, direction: Direction, width: float, near: tuple[float, float], aim: float, enough: float
-    ) -> Interval:
-        """Bounds by one composition; no lower one where the upper one is below `enough`."""
-        widths = (width, math.inf) if direction == "remove" else (math.inf, width)
-        ways = self.ways
-        hints = make_hints(self.sketch, ways, self.delta, widths, self.spacing, one_grid=True, bell=near[1] > 0)
-        law = composed(self.parts, self.sketch, hints, near, aim)
-        above, delta, epsilon = curve(law, direction, upper=True), self.question.delta, self.question.epsilon
-        upper = above.epsilon(delta) if delta is not None else min(above.delta(epsilon or 0.0), 1.0)
-        if upper <= enough:
-            return Interval(0.0, upper, certificate_of(law, "transform"))
-        below = curve(law, direction, upper=False)
-        lower = below.epsilon(delta) if delta is not None else below.delta(epsilon or 0.0)
-        return Interval(lower, upper, certificate_of(law, "transform"))
+    def _law(
+        self, direction: Direction, width: float, near: tuple[float, float], aim: float, tilt: float | None
+    ) -> Law:
+        """The composition for one direction (with a tilt: for the other too), on no more points than reading needs."""
+        first, second = self.ways if direction == "remove" else self.ways[::-1]
+        rough = _ROUGH * second.epsilon + _BETWEEN * max(first.epsilon - second.epsilon, 0.0)
+        widths = (width, math.inf if tilt is None else rough)
+        widths = widths if direction == "remove" else widths[::-1]
+        hints = make_hints(self.sketch, self.ways, self.delta, widths, self.spacing, one_grid=True, bell=near[1] > 0)
+        hints = hints if tilt is None else replace(hints, tilt=tilt)
+        return thinned(composed(self.parts, self.sketch, hints, near, aim), hints)
+
+
+def thinned(law: Law, hints: Hints) -> Law:
+    """The law on a coarser grid, which adds less variance to the whole than the finer one did to all its steps."""
+    ((grid, _),) = law.components.items()
+    further = max(int(math.log(_THIN * hints.total, RATIO**2)), 0)
+    while further and law.step_of(grid + further) * hints.steepest() > _FINE:
+        further -= 1
+    return on_grid(law, grid + further)
 
 
 def composed(parts: Parts, drawn: Sketch, hints: Hints, near: tuple[float, float], tolerance: float) -> Law:

@@ -157,7 +157,7 @@ def _called(command: str, given: Mapping[str, Any]) -> Result:
         return Result(question.result(), prior=question.prior)
     except DpcalcError as error:
         where = None if error.where is None else _without_flags(error.where).lstrip(": ")
-        raise type(error)(_without_flags(error.message), where=where) from None
+        raise error.at(where, _without_flags(error.message)) from None
 
 
 def _without_flags(text: str) -> str:

@@ -197,7 +197,7 @@ def _check_picture(picture: str | None, output: str | None, question: Mapping[st
     try:
         check(picture)
     except InputError as error:
-        raise InputError(error.message, where="--plot") from None
+        raise error.at("--plot") from None
     others = {"--output": output} if output not in (None, STANDARD_STREAM) else {}
     check_paths({"--plot": picture, **others}, _named(question))
 
@@ -220,4 +220,4 @@ def _by_option(error: DpcalcError, context: typer.Context) -> DpcalcError:
     """The error with the option in place of the field that it names."""
     flags = {parameter.name: max(parameter.opts, key=len) for parameter in context.command.params}
     flag = flags.get(error.where or "", "")
-    return type(error)(error.message, where=flag) if flag.startswith("--") else error
+    return error.at(flag) if flag.startswith("--") else error

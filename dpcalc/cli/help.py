@@ -70,13 +70,18 @@ def _flags(option: Any) -> str:
 
 def _meaning(option: Any) -> str:
     words = [option.help or ""]
-    kind = getattr(getattr(option, "type_descriptor", None), "annotation", None)
-    if get_origin(kind) is Literal:
-        words.append(f"One of {', '.join(get_args(kind))}.")
+    if choices(option):
+        words.append(f"One of {', '.join(choices(option))}.")
     default = option.default
     if default is not None and not option.is_flag and not callable(default) and option.show_default is not False:
         words.append(f"Default {default}.")
     return " ".join(words)
+
+
+def choices(option: Any) -> tuple[str, ...]:
+    """The words that an option may be; none if it may be anything."""
+    kind = getattr(getattr(option, "type_descriptor", None), "annotation", None)
+    return get_args(kind) if get_origin(kind) is Literal else ()
 
 
 def _row(left: str, right: str, width: int) -> str:

@@ -14,9 +14,10 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from dpcalc.cli.failing import misused, tell
 from dpcalc.cli.reading import read_by
 from dpcalc.commands import COMMANDS, Line, plugged_in, question
-from dpcalc.errors import DpcalcError
+from dpcalc.errors import CertificationError, DpcalcError, InputError
 from dpcalc.terminal import streams
 from dpcalc.version import __version__
 
@@ -27,9 +28,7 @@ _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _FEW_SEARCHES = 50_000  # objects that are made between two searches for garbage
 _SET_BY_USER = (*_THREADS, "OMP_NUM_THREADS", "GOTO_NUM_THREADS", "BLIS_NUM_THREADS")
 
-# An error is a line or two, also where it quotes what was given.
-_LONGEST = 600
-_OUT_OF_RANGE = "a number on the way left the range that computers have, so nothing was certified; are the units right?"
+_OUT_OF_RANGE = "a number on the way left the range that computers have, so nothing was certified"
 
 _HELP = """dpcalc: what do these differentially private mechanisms cost?
 
@@ -152,27 +151,30 @@ def main(arguments: list[str] | None = None) -> None:
             # Arithmetic that left the range of numbers where nobody expected it certifies nothing.
             warnings.simplefilter("error", RuntimeWarning)
             code = app(args=arguments, prog_name="dpcalc", standalone_mode=False) or 0
+        if code == INTERRUPTED:  # typer has caught it
+            raise KeyboardInterrupt
     except DpcalcError as error:
-        code = _report(error.message, error.exit_code, given, where=error.where)
+        code = tell(error, given)
     except typer.TyperException as error:
-        code = _report(_usage_message(error), 2, given)
+        code = tell(misused(error), given)
     except (KeyboardInterrupt, typer.Abort):
-        code = _report("interrupted", INTERRUPTED, given)
+        code = tell(InputError("interrupted"), given, code=INTERRUPTED)
     except (BrokenPipeError, SystemExit):
         # The reader of our pipe has gone, while help was being printed; typer makes an exit code of it.
         streams.abandon(sys.stdout)
         code = 0
     except MemoryError:
-        code = _report("out of memory: the input is too large for this machine", 2, given)
+        code = tell(InputError("out of memory: the input is too large for this machine"), given)
     except (ArithmeticError, RuntimeWarning) as error:
-        code = _report(f"{_OUT_OF_RANGE} ({' '.join(map(str, error.args[-1:]))})", 3, given)
+        reason = " ".join(map(str, error.args[-1:]))
+        code = tell(CertificationError(f"{_OUT_OF_RANGE} ({reason}); are the units right?"), given)
     except OSError as error:
-        code = _report(error.strerror or str(error), 2, given, where=str(error.filename or "input/output"))
+        code = tell(InputError(error.strerror or str(error), where=str(error.filename or "input/output")), given)
     except Exception as error:
         if os.environ.get("DPCALC_DEBUG"):
             raise
         message = f"internal error, nothing was certified ({type(error).__name__}: {error})"
-        code = _report(f"{message}; set DPCALC_DEBUG=1 for the details and please report it", 3, given)
+        code = tell(CertificationError(f"{message}; set DPCALC_DEBUG=1 for the details and please report it"), given)
     sys.exit(_flushed(code))
 
 
@@ -184,58 +186,3 @@ def _flushed(code: int) -> int:
         streams.tell(f"dpcalc: {error}\n")
         return error.exit_code
     return code
-
-
-def _usage_message(error: typer.TyperException) -> str:
-    context = getattr(error, "ctx", None)
-    if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
-        streams.tell(context.get_help() + "\n")
-        return "a command is needed"
-    hint = f" (see {context.command_path} --help)" if context is not None else ""
-    return " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".") + hint
-
-
-def _report(message: str, code: int, arguments: list[str], where: str | None = None) -> int:
-    """Tell an error: in words on stderr, and where a program listens as an object or an annotation on stdout."""
-    from dpcalc.cli.output import wrapped
-    from dpcalc.render.screen import printable
-
-    message = message if len(message) <= _LONGEST else f"{message[: _LONGEST - 3]}..."
-    whole = printable(f"{where}: {message}" if where else message)
-    told = _for_programs(arguments, message, code, where)
-    try:
-        if told is not None:
-            streams.write(told)
-    except DpcalcError:
-        code = 3
-    streams.tell(wrapped(f"dpcalc: {whole}") + "\n")
-    return code
-
-
-def _for_programs(arguments: list[str], message: str, code: int, where: str | None) -> str | None:
-    """The error in the format that was asked for, if that is one for programs."""
-    format = _asked_format(arguments)
-    if format == "json":
-        import json
-
-        from dpcalc.report import SCHEMA
-
-        error = {"exit": code, "where": where, "message": message}
-        return json.dumps({"schema": SCHEMA, "error": error}, indent=2) + "\n"
-    if format == "github":
-        from dpcalc.render.checks import annotation
-
-        return annotation("error", "dpcalc", f"{where}: {message}" if where else message) + "\n"
-    return None
-
-
-def _asked_format(arguments: list[str]) -> str:
-    """The format among arguments that may be wrong in every other respect."""
-    format = ""
-    for flag, value in zip(arguments, [*arguments[1:], ""], strict=False):
-        name, equals, attached = flag.partition("=")
-        if name in ("-f", "--format"):
-            format = attached if equals else value
-        elif flag.startswith("-f") and not flag.startswith("--"):
-            format = flag[2:]
-    return format

@@ -43,11 +43,13 @@ def tell_beside(result: Result, *, verdicts: bool) -> None:
         streams.tell(wrapped(line) + "\n")
 
 
-def wrapped(line: str) -> str:
+def wrapped(line: str, *, first: str = "", further: str = "  ") -> str:
     """A line for standard error: wrapped by words on a terminal, whole elsewhere."""
     if not _is_terminal(sys.stderr):
-        return line
-    return textwrap.fill(line, _columns(), subsequent_indent="  ", break_long_words=False)
+        return first + line
+    lines = textwrap.TextWrapper(_columns(), initial_indent=first, subsequent_indent=further)
+    lines.break_long_words = lines.break_on_hyphens = False
+    return lines.fill(line)
 
 
 def _is_terminal(stream: object) -> bool:
@@ -68,11 +70,11 @@ def _draw(result: Result, text: str) -> None:
 
     outcomes = [verdict.outcome for verdict in result.verdicts]
     style = next((_STYLES[outcome] for outcome in _STYLES if outcome in outcomes), "bold")
-    head, gap, rest = text.partition("\n\n")
+    head, gap, rest = text.rstrip("\n").partition("\n\n")
     console = Console(file=sys.stdout, highlight=False, emoji=False, markup=False, soft_wrap=True)
     with console.capture() as capture:
         console.print(Text(head, style=style), soft_wrap=True, end="")
-        console.print(Text(gap + rest if gap else "\n"), soft_wrap=True, end="")
+        console.print(Text(f"{gap}{rest}\n"), soft_wrap=True, end="")
     streams.write(capture.get())
 
 

@@ -69,7 +69,10 @@ class Diff(Asked):
             },
             facts=(("before", _interval(old.guarantee)),),
             sections=_sections(changes),
-            records=tuple(change | {"fields": _words(change["fields"])} for change in changes),
+            records=(
+                _total(old.guarantee, new.guarantee, grown),
+                *(change | {"fields": _words(change["fields"])} for change in changes),
+            ),
             budget=common_budget(sides[1], self.limits),
             goal=_goal(old.guarantee, new.guarantee, grown, self.max_increase),
         )
@@ -99,6 +102,13 @@ def _grown(old: Guarantee, new: Guarantee, quantity: str) -> float | None:
     if before is None or after is None or before == after == float("inf"):
         return None
     return after - before
+
+
+def _total(old: Guarantee, new: Guarantee, grown: float | None) -> dict[str, Any]:
+    """All entries together, as a row above theirs."""
+    sides = {"before": old, "after": new}
+    told = {f"{key}_{when}": getattr(side, key) for key in ("epsilon", "delta") for when, side in sides.items()}
+    return {"name": "total", "change": "same" if grown == 0 else "changed", "fields": "", **told, "increase": grown}
 
 
 def _headline(old: Guarantee, new: Guarantee, grown: float | None, limit: float | None) -> str:

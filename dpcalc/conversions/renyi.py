@@ -104,8 +104,7 @@ def rdp_between(orders: ArrayLike, rdps: ArrayLike) -> tuple[Curve, float]:
     xs, ys = xs[corners], ys[corners]
 
     def curve(at: Floats) -> Floats:
-        inside = at <= xs[-1] * (1 + 1e-15)
-        return np.where(inside, np.interp(at, xs, ys) / (at - 1), np.inf)
+        return np.where(at <= xs[-1], np.interp(at, xs, ys) / (at - 1), np.inf)
 
     return curve, float(xs[-1])
 
@@ -123,7 +122,11 @@ def rdp_curve_delta(curve: Curve, epsilon: float, *, largest: float = 1e12, also
 def _smallest(bound: Curve, largest: float, also: Floats | None) -> float:
     """The smallest value of a bound over orders in (1, largest]: a logarithmic grid, then zoom on its best cells."""
     grid = np.linspace(np.log(1e-7), np.log(max(largest - 1, 1e-6)), 241)
-    values = bound(1 + np.exp(grid))
+
+    def at_order(logarithms: Floats) -> Floats:
+        return bound(np.minimum(1 + np.exp(logarithms), largest))
+
+    values = at_order(grid)
     best = float(np.min(values))
     if also is not None and also.size:
         best = min(best, float(np.min(bound(also))))
@@ -132,7 +135,7 @@ def _smallest(bound: Curve, largest: float, also: Floats | None) -> float:
         low, high = grid[max(start - 1, 0)], grid[min(start + 1, grid.size - 1)]
         while high - low > 1e-8:
             fine = np.linspace(low, high, 17)
-            at = bound(1 + np.exp(fine))
+            at = at_order(fine)
             centre = int(np.argmin(at))
             best = min(best, float(at[centre]))
             low, high = fine[max(centre - 1, 0)], fine[min(centre + 1, 16)]

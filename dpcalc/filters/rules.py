@@ -230,7 +230,7 @@ def _scale(quantity: Quantity, allowed: Sequence[str], sigma: float | None, kind
     if quantity != "norm":
         return 1.0
     if sigma is None:
-        raise InputError("norms need the noise: give --sigma, or --noise-multiplier with --clip")
+        raise InputError("norms need the noise; give --sigma, or --noise-multiplier with --clip")
     if not (math.isfinite(sigma) and sigma > 0):
         raise InputError(f"expected sigma in (0, inf), got {sigma}")
     _in_range(sigma)

@@ -117,7 +117,7 @@ def _steps(settings: Settings, rule: Rule) -> list[str]:
     lines = []
     if rule.quantity == "norm":
         noise = "as its rows state" if settings.rows_state_noise else f"= {rule.scale:g}"
-        lines.append(f"Gaussian noise σ {noise} on the sum of every step; norms are not below the truth")
+        lines.append(f"Gaussian σ {noise} on each step's sum; norms are not below the truth")
     else:
         up_to = " up to its δ" if rule.split is not None else ""
         lines.append(f"each step has the {rule.quantity} that the log states{up_to}, given all earlier outputs")

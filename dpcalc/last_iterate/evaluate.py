@@ -168,9 +168,11 @@ def _subsampled_guarantee(setting: Setting, bound: Bound, *, delta: float, toler
     hopeless = stochastic.estimated_epsilon(bound, setting.sampling_rate, delta) > _HOPELESS
     accountant: Literal["gdp", "auto"] = "gdp" if hopeless else "auto"
     composed = compose(parts, delta=delta, tolerance=tolerance, accountant=accountant)
-    # No lower bound: the composition is attained, but it need not be by the last iterate of any run.
+    # No lower bound: the composition is attained, but it need not be by the last iterate of any run. And so nothing
+    # about the width of an interval, whose tolerance nobody asked for.
     return replace(
         composed,
+        warnings=(),
         theorem=bound.theorem,
         assumptions=_evidence(setting, bound).assumptions,
         sampler=_SAMPLERS[setting.algorithm],

@@ -10,6 +10,7 @@ from dpcalc.last_iterate import gradient_descent
 from dpcalc.last_iterate.bound import Bound
 from dpcalc.last_iterate.contraction import ROUND_UP, Contraction
 from dpcalc.last_iterate.setting import Setting
+from dpcalc.rounding import up
 
 GDP = "gdp"
 GDP_BOUNDED = "gdp-bounded"  # from the diameter, where strong convexity gives a bound too
@@ -32,7 +33,7 @@ def strongly_log_concave(*, lipschitz: float, strong_convexity: float) -> Bound:
         name=GDP,
         theorem="Bok et al. 2024, Corollary 5.2: by Gopi, Lee, Liu 2022, Theorem 4",
         conditions=(f"F and F′ of neighbours are {strong_convexity:g}-strongly convex, {_difference(lipschitz)}",),
-        mu=lipschitz / math.sqrt(strong_convexity) * ROUND_UP,
+        mu=up(lipschitz / math.sqrt(strong_convexity)),
         optimal=True,
     )
 
@@ -75,7 +76,7 @@ def log_concave(*, lipschitz: float, diameter: float) -> Bound:
         name=GDP,
         theorem="Bok et al. 2024, Corollary 5.4",
         conditions=(_each(lipschitz), f"the domain is a convex body of diameter {diameter:g} that holds a unit ball"),
-        mu=2 * math.sqrt(lipschitz * diameter) * ROUND_UP,
+        mu=up(2 * math.sqrt(lipschitz * diameter)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dpcalc import conversions
@@ -55,18 +56,34 @@ class Mechanism(ABC):
 
         remove, add = self.pairs()
         if add == remove.reversed():
-            bound = remove.two_sided_rdp(orders)
-        else:
-            bound = np.max([pair.rdp(orders) for pair in dict.fromkeys((remove, add))], axis=0)
+            return self._least_rdp(remove.two_sided_rdp(orders), orders)
+        return self._least_rdp(np.max([pair.rdp(orders) for pair in dict.fromkeys((remove, add))], axis=0), orders)
+
+    def _least_rdp(self, bound: Floats, orders: Floats) -> Floats:
+        """The bound that the pairs give, or a smaller one that is known of the mechanism."""
+        import numpy as np
+
         epsilon = self.pure_epsilon()
         return bound if epsilon is None else np.minimum(bound, conversions.pure_dp_rdp(epsilon, orders))
 
     @classmethod
     def summed_rdp(cls, parts: Sequence[tuple[Mechanism, int]], orders: Floats) -> Floats:
-        """Σ count·rdp over mechanisms of this class; a class that can do many at once more quickly overrides it."""
+        """Σ count·rdp over mechanisms of this class: pairs of one class that serve both directions in one go."""
         import numpy as np
 
-        return np.asarray(np.sum([count * mechanism.rdp(orders) for mechanism, count in parts], axis=0))
+        total = np.zeros(len(orders))
+        kinds: dict[type[Pair], list[tuple[Mechanism, int]]] = {}
+        for mechanism, count in parts:
+            remove, add = mechanism.pairs()
+            if cls.rdp is Mechanism.rdp and add == remove.reversed():
+                kinds.setdefault(type(remove), []).append((mechanism, count))
+            else:
+                total += count * mechanism.rdp(orders)
+        for kind, members in kinds.items():
+            bounds = kind.two_sided_rdps([mechanism.pairs()[0] for mechanism, _ in members], orders)
+            for (mechanism, count), bound in zip(members, bounds, strict=True):
+                total += count * mechanism._least_rdp(bound, orders)
+        return total
 
     @abstractmethod
     def pairs(self) -> tuple[Pair, Pair]:
@@ -90,26 +107,27 @@ class Mechanism(ABC):
         """Pairs that dominate `count` adaptive runs together, with how often: by default those of one run."""
         return ((self.pairs(), count),)
 
-    def attained_by_runs(
+    def attained_runs(
         self,
-        count: int,  # noqa: ARG002
+        count: int,
         *,
         delta: float | None = None,  # noqa: ARG002
         epsilon: float | None = None,  # noqa: ARG002
-    ) -> tuple[Pair, Pair] | None:
-        """Attained pairs of one run that make `count` of them bad, at this δ or ε; every choice is attained."""
-        return self.attained_pairs()
+    ) -> tuple[tuple[tuple[Pair, Pair], int], ...] | None:
+        """Pairs that `count` runs together attain, with how often, and that are bad at this δ or ε; None if unknown."""
+        attained = self.attained_pairs()
+        return attained and ((attained, count),)
 
     def factors(self) -> tuple[tuple[Mechanism, int], ...]:
         """Mechanisms that together, each so often, tell neighbours apart as one run of this does: by default itself."""
         return ((self, 1),)
 
-    def releases(self, count: int) -> int:
-        """How many releases of the attained pairs `count` runs are."""
-        return count
-
     def basic_dp(self) -> tuple[float, float]:
         """The (ε, δ) that basic composition adds up: the largest finite loss, and what is at infinity."""
+        return self._basic_dp
+
+    @cached_property
+    def _basic_dp(self) -> tuple[float, float]:
         pairs = dict.fromkeys(self.pairs())
         return max(0.0, *(pair.support()[1] for pair in pairs)), max(pair.at_infinity()[0] for pair in pairs)
 
@@ -121,6 +139,11 @@ class Mechanism(ABC):
     def as_replace_one(self) -> Mechanism:
         """The same release under replace-one, through a proved conversion from add-remove."""
         raise IncompatibleError(f"no proved conversion of a {self.type} from {self.adjacency} to replace-one is known.")
+
+    def replaced(self) -> tuple[tuple[Pair, Pair], tuple[Pair, Pair] | None]:
+        """Pairs that dominate replacing a record, this being stated for adding or removing one; and attained ones."""
+        mechanism = self.as_replace_one()
+        return mechanism.pairs(), mechanism.attained_pairs()
 
     def sampler(self) -> str:
         """How records are drawn: none, or the word that a spec has for it."""

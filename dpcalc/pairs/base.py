@@ -131,6 +131,11 @@ class Pair(ABC):
         """Upper bounds on the larger of the Rényi divergences of P from Q and of Q from P."""
         return np.maximum(self.rdp(orders), self.reversed().rdp(orders))
 
+    @classmethod
+    def two_sided_rdps(cls, pairs: Sequence[Pair], orders: Floats) -> Floats:
+        """`two_sided_rdp` of some pairs of this class, one row for each."""
+        return np.stack([pair.two_sided_rdp(orders) for pair in pairs])
+
     def reversed(self) -> Pair:
         """(Q, P)."""
         return ReversedPair(self)

@@ -22,8 +22,15 @@ from dpcalc.rounding import UNIT
 def _masses(mu: float | Floats, edges: Floats) -> tuple[Floats, Floats]:
     """The masses of N(μ, 1) against N(0, 1); one row for each of a column of μ."""
     center = edges / mu
-    under_p, under_q = center - mu / 2, center + mu / 2
-    return cells_from_tails(ndtr(under_p), ndtr(-under_p)), cells_from_tails(ndtr(under_q), ndtr(-under_q))
+    p, q = (cells_from_tails(*_tails(x)) for x in (center - mu / 2, center + mu / 2))
+    return p, q
+
+
+def _tails(x: Floats) -> tuple[Floats, Floats]:
+    """Φ(x) and Φ(-x): of the larger one, which is hardly ever needed, only as much as the smaller one tells."""
+    small = ndtr(-np.abs(x))
+    left = x < 0
+    return np.where(left, small, 1 - small), np.where(left, 1 - small, small)
 
 
 @cache
@@ -131,6 +138,14 @@ class SampledGaussian(MixturePair):
 
     def two_sided_rdp(self, orders: Floats) -> Floats:
         return self.rdp(orders)
+
+    @classmethod
+    def two_sided_rdps(cls, pairs: Sequence[Pair], orders: Floats) -> Floats:
+        sigmas, rates = (
+            1 / np.array([pair.sharpness() for pair in pairs]),
+            np.array([pair.unmixed()[1] for pair in pairs]),
+        )
+        return np.logaddexp(0.0, subsampled_log_excess(orders, sigmas, rates)) / (orders - 1) * (1 + ROUNDING)
 
     def symmetrised(self) -> Pair:
         return SymmetrisedGaussian(self)

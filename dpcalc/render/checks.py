@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from dpcalc.guarantee import Result, Verdict
@@ -22,11 +23,17 @@ def as_annotations(result: Result) -> str:
     return "\n".join(lines) + "\n"
 
 
-def annotation(level: str, title: str, message: str) -> str:
+def annotation(level: str, title: str, message: str, **place: object) -> str:
     """A workflow command; what would end its property or line is escaped as the runner expects."""
     lines = "\n".join(map(printable, message.splitlines()))
     text = lines.replace("%", "%25").replace("\n", "%0A")
-    return f"::{level} title={title.replace('%', '%25').replace(':', '%3A').replace(',', '%2C')}::{text}"
+    properties = ",".join(f"{name}={_property(value)}" for name, value in {**place, "title": title}.items())
+    return f"::{level} {properties}::{text}"
+
+
+def _property(value: object) -> str:
+    text = printable(str(value))
+    return text.replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
 
 
 def as_badge(result: Result) -> str:
@@ -49,14 +56,20 @@ def as_badge(result: Result) -> str:
 def as_junit(result: Result) -> str:
     """A test case for every limit, or one for the answer: failed where over, an error where not certified."""
     cases = [_case(result, verdict) for verdict in result.verdicts]
-    cases = cases or [f"    <testcase classname={_attribute(result)} name={quoteattr(_xml(answer(result)))}/>"]
+    cases = cases or [f"    <testcase classname={_attribute(result)} name={quoteattr(xml(answer(result)))}/>"]
     outcomes = [verdict.outcome for verdict in result.verdicts]
-    counts = f'tests="{len(cases)}" failures="{outcomes.count("over")}" errors="{outcomes.count("unproved")}"'
+    failures, errors = outcomes.count("over"), outcomes.count("unproved")
+    return suite(f"dpcalc {result.command}", cases, failures=failures, errors=errors, said=xml(answer(result)))
+
+
+def suite(name: str, cases: Sequence[str], *, failures: int, errors: int, said: str) -> str:
+    """The document around test cases, with what was said while they ran."""
+    counts = f'tests="{len(cases)}" failures="{failures}" errors="{errors}"'
     body = "\n".join(cases)
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
-        f"<testsuites {counts}>\n  <testsuite name={_attribute(result)} {counts}>\n{body}\n"
-        f"    <system-out>{escape(_xml(answer(result)))}</system-out>\n  </testsuite>\n</testsuites>\n"
+        f"<testsuites {counts}>\n  <testsuite name={quoteattr(name)} {counts}>\n{body}\n"
+        f"    <system-out>{escape(said)}</system-out>\n  </testsuite>\n</testsuites>\n"
     )
 
 
@@ -66,13 +79,13 @@ def _case(result: Result, verdict: Verdict) -> str:
     if verdict.outcome == "within":
         return f"{head}/>"
     tag = "failure" if verdict.outcome == "over" else "error"
-    return f"{head}><{tag} message={quoteattr(_xml(verdict_line(verdict)))}/></testcase>"
+    return f"{head}><{tag} message={quoteattr(xml(verdict_line(verdict)))}/></testcase>"
 
 
 def _attribute(result: Result) -> str:
     return quoteattr(f"dpcalc {result.command}")
 
 
-def _xml(text: str) -> str:
+def xml(text: str) -> str:
     """The text without characters that XML cannot hold."""
     return "".join(c if c.isprintable() or c in " \t\n" else "\ufffd" for c in text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping, Sequence
 
 from dpcalc.guarantee import Result
 from dpcalc.report import csv_records, to_json
@@ -19,9 +20,14 @@ def as_json(result: Result) -> str:
 
 def as_csv(result: Result) -> str:
     """One row for each record, column names without spaces."""
+    return csv_text([{key.replace(" ", "_"): value for key, value in row.items()} for row in csv_records(result)])
+
+
+def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
+    """The rows under all their columns; text stays text in a spreadsheet."""
     import csv
 
-    records = [{key.replace(" ", "_"): _safe(value) for key, value in row.items()} for row in csv_records(result)]
+    records = [{key: _safe(value) for key, value in row.items()} for row in rows]
     columns = list(dict.fromkeys(key for record in records for key in record))
     stream = io.StringIO()
     writer = csv.DictWriter(stream, columns, lineterminator="\n")

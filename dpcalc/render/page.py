@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from dpcalc.guarantee import Result, Section
-from dpcalc.render.screen import cells
+from dpcalc.render.screen import cells, without_empty_columns
 from dpcalc.render.words import answer, conditions, numbers
 from dpcalc.version import __version__
 
@@ -22,23 +22,24 @@ def _told(result: Result) -> list[str]:
     guarantee = Section(title="", columns=("", ""), rows=tuple(facts))
     curve = Section(title="", columns=("δ", "ε"), rows=tuple((delta, epsilon) for epsilon, delta in result.curve))
     tables = [guarantee, *result.sections, *([curve] if result.curve else [])]
-    parts = [f"**{_escaped(answer(result))}**", *(_table(table) for table in tables)]
+    parts = [f"**{escaped(answer(result))}**", *(_table(table) for table in tables)]
     warnings = () if result.guarantee is None else result.guarantee.warnings
-    return [*parts, *(f"> **Warning:** {_escaped(line)}" for line in warnings)]
+    return [*parts, *(f"> **Warning:** {escaped(line)}" for line in warnings)]
 
 
 def _table(section: Section) -> str:
+    section = without_empty_columns(section)
     header = section.columns if any(section.columns) else ("Quantity", "Value")
     lines = [_row(header), _row(("---",) * len(header)), *(_row(row) for row in cells(section))]
-    title = [f"**{_escaped(section.title)}**", ""] if section.title else []
-    note = ["", _escaped(section.note)] if section.note else []
+    title = [f"**{escaped(section.title)}**", ""] if section.title else []
+    note = ["", escaped(section.note)] if section.note else []
     return "\n".join([*title, *lines, *note])
 
 
 def _row(texts: Sequence[str]) -> str:
-    return "| " + " | ".join(map(_escaped, texts)) + " |"
+    return "| " + " | ".join(map(escaped, texts)) + " |"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Text that stays text: no cell ends early, no HTML begins."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

@@ -7,6 +7,7 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dpcalc.charts import Chart, Line
 from dpcalc.guarantee import Bar, Result, Section
@@ -102,6 +103,7 @@ def _facts(facts: Sequence[Fact], width: int | None) -> list[str]:
 
 def _table(section: Section, width: int | None, *, titled: bool) -> list[str]:
     """Columns two spaces apart, numbers to the right; too narrow, words wrap and the last columns go."""
+    section = without_empty_columns(section)
     columns = list(map(printable, section.columns))
     texts = cells(section)
     room = None if width is None else width - len(_INDENT)
@@ -122,6 +124,15 @@ def _table(section: Section, width: int | None, *, titled: bool) -> list[str]:
     if colon and about in columns[len(widths) :]:
         return lines
     return [*lines, *(f"{_INDENT}{line}" for line in wrapped(section.note, room) if line)]
+
+
+def without_empty_columns(section: Section) -> Section:
+    """The table without columns in which nobody has said anything."""
+    kept = [i for i in range(len(section.columns)) if any(row[i] != "" for row in section.rows)]
+    if not section.rows or len(kept) == len(section.columns):
+        return section
+    rows = tuple(tuple(row[i] for i in kept) for row in section.rows)
+    return replace(section, columns=tuple(section.columns[i] for i in kept), rows=rows)
 
 
 def cells(section: Section) -> list[list[str]]:

@@ -33,6 +33,8 @@ def answer(result: Result) -> str:
     guarantee, aimed = result.guarantee, result.details.get("targets", {})
     # A limit that was aimed at and is kept stands in the headline already.
     verdicts = [each for each in result.verdicts if each.outcome != "within" or aimed.get(each.quantity) != each.limit]
+    if guarantee is not None and guarantee.asks == "delta":  # that the ε which was asked about is within is no news
+        verdicts = [each for each in verdicts if each.outcome != "within" or each.quantity != "epsilon"]
     line = result.headline.rstrip(".")
     if not line and guarantee is not None:
         about = [each for each in verdicts if each.quantity == guarantee.asks and each.status == guarantee.status]

@@ -66,7 +66,7 @@ def calibrate_documents(
         else:
             value, too_much, epsilon = _for_targets(unknown, build, question, targets)
     except InputError as error:
-        raise InputError(error.message, where=error.where or unknown.node.where) from None
+        raise error.at(error.where or unknown.node.where) from None
     entries = unknown.entries(value)
     return Calibrated(
         value=int(value) if unknown.field.whole else value,

@@ -54,7 +54,7 @@ def read_entry(node: Node, adjacency: Adjacency) -> Entry:
         node.fail(f"type is missing; it is one of {', '.join(ENTRY_TYPES)}")
     word = values["type"].word(ENTRY_TYPES)
     kind = ENTRY_TYPES[word]
-    node.only_keys((*kind.keys, *COMMON_KEYS), word)
+    node.only_keys(kind.keys, word, common=COMMON_KEYS)
     entry = Reader(node)
     if kind.is_run and not entry.has("sampling"):
         node.fail(f"sampling is missing ({', '.join(SCHEMES)}); without it a run has no guarantee")
@@ -67,7 +67,7 @@ def read_entry(node: Node, adjacency: Adjacency) -> Entry:
     except DpcalcError as error:
         if error.where is not None:
             raise
-        raise type(error)(error.message, where=node.where) from None
+        raise error.at(node.where) from None
     return Entry(
         mechanism=mechanism,
         count=count * steps,

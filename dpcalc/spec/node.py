@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeAlias
 
@@ -108,15 +108,20 @@ class Node:
             self.fail(f"expected {one_of(words)}, got {self.found()}{nearest(text, words)}")
         return text
 
-    def only_keys(self, allowed: Iterable[str], what: str) -> None:
-        """Stop at the first key that `what` does not have."""
+    def only_keys(self, allowed: Iterable[str], what: str, *, common: Sequence[str] = ()) -> None:
+        """Stop at the first key that `what` does not have; `common` are those that others of its kind have too."""
         words = list(allowed)
         for key, value in self.mapping(what).items():
-            if key not in words:
+            if key not in words and key not in common:
                 name = key if key.isprintable() and len(key) <= 40 else ascii(key)[:40]
                 line = value.line if value.key_line is None else value.key_line
                 place = replace(value, path=f"{self.path}.{name}".lstrip("."), line=line)
-                place.fail(f"unknown key for {what}{nearest(key, words)}; allowed: {', '.join(words)}")
+                raise InputError(
+                    f"no such key for {what}{_instead(key, words, common)}",
+                    where=place.where,
+                    found=name,
+                    allowed=", ".join((*words, *common)),
+                )
 
 
 def one_of(words: Iterable[str]) -> str:
@@ -127,9 +132,23 @@ def one_of(words: Iterable[str]) -> str:
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """A suggestion to append to a message, empty if nothing is near."""
+    found = _near(word, words)
+    return f"; did you mean {found}?" if found else ""
+
+
+def _near(word: str, words: Iterable[str]) -> str | None:
     known, lowered = list(words), word[:60].lower()
     translated = _TRANSLATED.get(lowered.replace("-", "_"))
     if translated in known:
-        return f" (did you mean {translated}?)"
-    found = difflib.get_close_matches(lowered, known, n=1, cutoff=0.6)
-    return f" (did you mean {found[0]}?)" if found else ""
+        return translated
+    return next(iter(difflib.get_close_matches(lowered, known, n=1, cutoff=0.6)), None)
+
+
+def _instead(key: str, own: Sequence[str], common: Sequence[str]) -> str:
+    """What may stand there: the key that was meant and the others beside it, or all of them."""
+    found = _near(key, (*own, *common))
+    if found is None:
+        return f"; it has {', '.join((*own, *common))}"
+    others = [other for other in own if other != found]
+    listed = " and ".join(filter(None, [", ".join(others[:-1]), *others[-1:]]))
+    return f"; did you mean {found}?{f' (or {listed})' if common and found in own and others else ''}"

@@ -24,7 +24,7 @@ def read_documents(paths: Sequence[str | Document], inline: Sequence[str]) -> li
     A document that somebody has made already is taken as it is.
     """
     if not paths and not inline:
-        raise InputError("there is nothing to account for: give a SPEC file, - for standard input, or a mechanism")
+        raise InputError("there is nothing to account for; give a SPEC file, - for standard input, or a mechanism")
     if list(paths).count(STANDARD_INPUT) > 1:
         raise InputError("standard input (-) can be read only once")
     documents = [

@@ -57,7 +57,9 @@ def write(text: str) -> None:
         abandon(sys.stdout)
     except OSError as error:
         abandon(sys.stdout)
-        raise WriteError(f"standard output: {error.strerror or error}; the result could not be written") from None
+        raise WriteError(
+            f"standard output: {error.strerror or error}, so that the result could not be written"
+        ) from None
 
 
 def harmless(text: str) -> str:

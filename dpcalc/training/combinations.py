@@ -14,7 +14,7 @@ def check_combinations(options: Options) -> None:
     if is_module(options.model) and options.backend != "torch":
         raise InputError("a module of your own needs --backend torch.")
     if options.momentum and options.optimizer != "sgd":
-        raise InputError("momentum goes with --optimizer sgd; adam-wosm has its own.")
+        raise InputError("momentum goes with --optimizer sgd; Adam has its own.")
     if options.validate_every is not None and (options.keep_best or options.stop_below is not None):
         raise InputError("the iterate is chosen on public records (--validate-every) or on private ones, not both.")
     if options.keep_best and options.model == "autoencoder":
@@ -32,8 +32,8 @@ def check_combinations(options: Options) -> None:
         )
     if options.algorithm == "sgd" and options.filter == "gdp":
         raise InputError(
-            "the individual GDP filter covers Gaussian steps without sampling; a subsampled step is not Gaussian. "
-            "Use --filter rdp here, or: dpcalc train --filter gdp --algorithm gd"
+            "the individual GDP filter covers Gaussian steps, and a subsampled step is not one; "
+            "use --filter rdp, or: dpcalc train --filter gdp --algorithm gd"
         )
     if options.filter_mode == "clip" and (options.clipping != "fixed" or options.algorithm == "sgd"):
         raise InputError("--filter-mode clip needs --clipping fixed and --algorithm gd or cgd; use drop.")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpcalc.errors import InputError
 from dpcalc.files import LIMIT, STANDARD_STREAM, reading
+from dpcalc.training.labels import packed
 from dpcalc.training.readers import read_csv, read_idx_folder, read_npz
 from dpcalc.training.tiles import aligned
 
@@ -21,7 +22,10 @@ _MOST_CLASSES = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """Training records, and test records that are nobody's secret; features are rows of float32."""
+    """Training records, and test records that are nobody's secret; features are rows of float32.
+
+    A record has one of `classes`, or, if `multilabel`, any of so many labels, as a set of bits (see `labels`).
+    """
 
     name: str
     x_train: NDArray[np.float32]
@@ -29,6 +33,12 @@ class Dataset:
     x_test: NDArray[np.float32]
     y_test: NDArray[np.int64]
     classes: int
+    multilabel: bool = False
+
+    @property
+    def exclusive_classes(self) -> int:
+        """How many classes there are of which a record has exactly one; none where it has labels."""
+        return 0 if self.multilabel else self.classes
 
     @property
     def features(self) -> int:
@@ -89,15 +99,11 @@ def synthetic(records: int = 10_000, tests: int = 2_000, *, side: int = 16, clas
 def _checked(name: str, x_train: Any, y_train: Any, x_test: Any, y_test: Any) -> Dataset:
     if np.ndim(x_train) and len(x_train) == 0:
         raise InputError("there are no training records.", where=name)
+    if np.ndim(y_train) == 2:
+        return _checked_sets(name, x_train, y_train, x_test, y_test)
     train = _features(name, "training", x_train), _labels(name, "training", y_train)
     test = _features(name, "test", x_test), _labels(name, "test", y_test)
-    for kind, (x, y) in (("training", train), ("test", test)):
-        if len(x) != len(y):
-            raise InputError(f"{len(x)} {kind} records but {len(y)} {kind} labels.", where=name)
-    if len(test[0]) and test[0].shape[1] != train[0].shape[1]:
-        raise InputError(
-            f"training records have {train[0].shape[1]} features, test records {test[0].shape[1]}.", where=name
-        )
+    _check_lengths(name, train, test)
     classes = int(train[1].max()) + 1
     if classes < 2:
         raise InputError("expected at least two classes, every training label is 0.", where=name)
@@ -108,6 +114,32 @@ def _checked(name: str, x_train: Any, y_train: Any, x_test: Any, y_test: Any) ->
             f"test label {test[1].max()} is out of range: training labels end at {classes - 1}.", where=name
         )
     return Dataset(name=name, x_train=train[0], y_train=train[1], x_test=test[0], y_test=test[1], classes=classes)
+
+
+def _checked_sets(name: str, x_train: Any, y_train: Any, x_test: Any, y_test: Any) -> Dataset:
+    """Records with rows of labels, each 0 or 1."""
+    if np.shape(y_test)[1:] != y_train.shape[1:]:
+        raise InputError(f"training records have {y_train.shape[1]} labels, test records others.", where=name)
+    try:
+        train = _features(name, "training", x_train), packed(y_train)
+        test = _features(name, "test", x_test), packed(y_test)
+    except InputError as error:
+        raise InputError(str(error), where=name) from None
+    _check_lengths(name, train, test)
+    return Dataset(
+        name=name, x_train=train[0], y_train=train[1], x_test=test[0], y_test=test[1],
+        classes=y_train.shape[1], multilabel=True,
+    )  # fmt: skip
+
+
+def _check_lengths(name: str, train: tuple[Any, Any], test: tuple[Any, Any]) -> None:
+    for kind, (x, y) in (("training", train), ("test", test)):
+        if len(x) != len(y):
+            raise InputError(f"{len(x)} {kind} records but {len(y)} {kind} labels.", where=name)
+    if len(test[0]) and test[0].shape[1] != train[0].shape[1]:
+        raise InputError(
+            f"training records have {train[0].shape[1]} features, test records {test[0].shape[1]}.", where=name
+        )
 
 
 def _features(name: str, kind: str, x: NDArray[Any]) -> NDArray[np.float32]:

@@ -16,7 +16,8 @@ from dpcalc.training.sums import TILE, margin
 
 CLIPPED = (
     "the last-iterate bound takes clipped gradients for gradients of convex, smooth losses, as Bok et al. (§D.2) do; "
-    "with more than two classes and an active clip this is not proved, so the bound is labelled approximate"
+    "with more than two classes, or with labels that go together, and an active clip this is not proved, so the bound "
+    "is labelled approximate"
 )
 
 ROUNDED = (

@@ -48,6 +48,7 @@ class Trainer:
             hidden=settings.hidden,
             backend=settings.backend,
             activation=settings.activation,
+            multilabel=data.multilabel,
         )
         self.noise: Noise = SystemNoise() if settings.seed is None else SeededNoise(settings.seed, stream=stream)
         self.sums = SlotSums(self.model, plan.slots, sparse=plan.looks_at_everyone)

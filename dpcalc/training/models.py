@@ -31,8 +31,11 @@ def build(
     hidden: Sequence[int] = (128,),
     backend: BackendName = "numpy",
     activation: ActivationName = "relu",
+    multilabel: bool = False,
 ) -> Network:
     """The model called `name` for records of `features` numbers; images are square with one channel.
+
+    With `multilabel` its scores are of labels that go together rather than of classes that exclude each other.
 
     `FILE.py:FUNCTION` is a module of the user's own, for the torch backend.
     """
@@ -41,9 +44,11 @@ def build(
     if is_module(name):
         from dpcalc.training.backends.torch_module import ModuleNetwork
 
-        return ModuleNetwork(name, features=features, classes=classes)
+        return ModuleNetwork(name, features=features, classes=classes, multilabel=multilabel)
     network = _network(name, features=features, classes=classes, hidden=hidden, activation=activation)
-    if backend == "numpy":
+    network.multilabel = multilabel and not network.reconstructs
+    # Dense layers are NumPy's in both backends (see torch_network), so a network of nothing else needs no PyTorch.
+    if backend == "numpy" or not any(isinstance(layer, Convolution) for layer in network.layers):
         return network
     from dpcalc.training.backends.torch_network import TorchNetwork
 

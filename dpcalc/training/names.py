@@ -7,7 +7,7 @@ from dpcalc.numbers import Range
 ModelName = Literal["logistic", "mlp", "cnn", "cnn-small", "autoencoder"]
 BackendName = Literal["numpy", "torch"]
 ClippingName = Literal["fixed", "quantile", "online"]
-OptimizerName = Literal["sgd", "adam-wosm"]
+OptimizerName = Literal["sgd", "adam", "adam-wosm"]
 ActivationName = Literal["relu", "leaky-relu"]
 FilterName = Literal["none", "gdp", "rdp"]
 FilterMode = Literal["drop", "clip"]

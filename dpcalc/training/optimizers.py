@@ -9,7 +9,7 @@ import numpy as np
 from dpcalc.arrays import Floats
 from dpcalc.training.names import OptimizerName
 
-_FIRST_MOMENT = 0.9
+_FIRST_MOMENT, _SECOND_MOMENT = 0.9, 0.999
 _FLOOR = 1e-8
 
 
@@ -44,6 +44,29 @@ class Sgd:
         self._velocity = state["velocity"]
 
 
+class Adam:
+    """Kingma and Ba (2015): each coordinate's mean gradient over the root of its mean square, noise and all."""
+
+    def __init__(self) -> None:
+        self._moment: Floats = np.zeros(())
+        self._square: Floats = np.zeros(())
+        self._steps = 0
+
+    def update(self, gradient: Floats, *, rate: float, noise_level: float) -> Floats:  # noqa: ARG002
+        self._steps += 1
+        self._moment = _FIRST_MOMENT * self._moment + (1 - _FIRST_MOMENT) * gradient
+        self._square = _SECOND_MOMENT * self._square + (1 - _SECOND_MOMENT) * gradient**2
+        mean = self._moment / (1 - _FIRST_MOMENT**self._steps)
+        scaled: Floats = rate * mean / (np.sqrt(self._square / (1 - _SECOND_MOMENT**self._steps)) + _FLOOR)
+        return scaled
+
+    def state(self) -> dict[str, Floats]:
+        return {"moment": self._moment, "square": self._square, "steps": np.array(float(self._steps))}
+
+    def restore(self, state: dict[str, Floats]) -> None:
+        self._moment, self._square, self._steps = state["moment"], state["square"], int(state["steps"])
+
+
 class AdamWosm:
     """Adam with its second moment replaced by the known level of the noise (Mohapatra et al., 2022)."""
 
@@ -66,4 +89,6 @@ class AdamWosm:
 
 def build(name: OptimizerName, *, momentum: float = 0.0) -> Optimizer:
     """The optimizer called `name`."""
-    return AdamWosm() if name == "adam-wosm" else Sgd(momentum)
+    if name == "sgd":
+        return Sgd(momentum)
+    return Adam() if name == "adam" else AdamWosm()

@@ -127,9 +127,9 @@ class Options:
         whole("--validate-every", help="Keep the best iterate on the test records.", panel=_METHOD),
     ] = None
     optimizer: Annotated[
-        OptimizerName, option("--optimizer", help="Descent, or Adam scaled by the noise.", panel=_METHOD)
+        OptimizerName, option("--optimizer", help="Descent, Adam, or Adam scaled by the noise.", panel=_METHOD)
     ] = "sgd"
-    lr: Annotated[float | None, number("--lr", help="Learning rate; 1, gd 3, adam-wosm 1e-3.", panel=_NUMBERS)] = None
+    lr: Annotated[float | None, number("--lr", help="Learning rate; 1, gd 3, Adam 1e-3.", panel=_NUMBERS)] = None
     momentum: Annotated[
         float, number("--momentum", help="Of sgd.", allowed=Range(low=0, high=1, high_open=True), panel=_NUMBERS)
     ] = 0.0

@@ -19,12 +19,11 @@ Quality = tuple[float, float | None]
 def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None) -> dict[str, Any]:
     """The contract's `details` of a run, and what it takes to repeat and audit it."""
     train, test = quality
-    reached: dict[str, Any] = (
-        {"mse": train if test is None else test, "train_mse": train, "test_mse": test}
-        if trainer.model.reconstructs
-        else {"train_accuracy": train, "test_accuracy": test}
-    )
-    settings, measured = trainer.settings, "test_mse" if trainer.model.reconstructs else "test_accuracy"
+    measure = trainer.model.measure
+    reached: dict[str, Any] = {f"train_{measure}": train, f"test_{measure}": test}
+    if trainer.model.reconstructs:
+        reached = {"mse": train if test is None else test, **reached}
+    settings, measured = trainer.settings, f"test_{measure}"
     details = {
         **reached,
         "steps": trainer.step,
@@ -97,14 +96,14 @@ def _filter_rows(trainer: Trainer, test: float | None) -> list[tuple[str, Any]]:
     rows = [("filter", f"{out:,} of {records:,} records {went}; {last:,} took part in the last step")]
     if trainer.plain is None or test is None:
         return rows
-    reconstructs = trainer.model.reconstructs
+    measure, better = trainer.model.measure, test - trainer.plain
     if trainer.kept_step == trainer.plan.planned_steps:
         gained = "the steps after it did not help, so it is kept"
-    elif reconstructs:
-        gained = f"so the filter gained {trainer.plain - test:.5f}"
+    elif measure == "accuracy":
+        gained = f"so the filter gained {100 * better:.1f}"
     else:
-        gained = f"so the filter gained {100 * (test - trainer.plain):.1f}"
-    plain = _shown(trainer.plain, reconstructs)
+        gained = f"so the filter gained {-better if measure == 'mse' else better:.5f}"
+    plain = _shown(trainer.plain, measure)
     return [*rows, ("without it", f"{plain} after {trainer.plan.planned_steps:,} steps at the same ε: {gained}")]
 
 
@@ -122,9 +121,10 @@ def _run(trainer: Trainer, runs: int) -> str:
 
 def _data(trainer: Trainer, train: float, data: Dataset) -> str:
     """The data and the model; what is measured on the training records is not covered by the guarantee."""
-    size = f"{data.name}: {len(data):,} records, {data.features} features, {data.classes} classes"
-    reconstructs = trainer.model.reconstructs
-    reached = f"error {_shown(train, True)}" if reconstructs else f"{_shown(train, False)} right"
+    kinds = "labels" if data.multilabel else "classes"
+    size = f"{data.name}: {len(data):,} records, {data.features} features, {data.classes} {kinds}"
+    measure = trainer.model.measure
+    reached = f"{_shown(train, measure)} right" if measure == "accuracy" else f"{measure} {_shown(train, measure)}"
     model = f"{trainer.settings.model}, {trainer.model.size:,} parameters"
     return f"{size}; {model}; training records {reached} (SENSITIVE: no noise)"
 
@@ -157,14 +157,14 @@ def search_section(trials: Sequence[Trial], best: Trial) -> Section:
     rows = []
     for trial in trials:
         test = trial.test_quality
-        shown = "diverged" if test is None else _shown(test, trial.plan.settings.model == "autoencoder")
+        shown = "diverged" if test is None or trial.trainer is None else _shown(test, trial.trainer.model.measure)
         values = (str(value) for value in trial.changes.values())
         rows.append((*values, shown, "winner" if trial is best else ""))
     return Section(title="Search", columns=(*names, "test", ""), rows=tuple(rows))
 
 
-def _shown(value: float, reconstructs: bool) -> str:
-    return f"{value:.5f}" if reconstructs else f"{100 * value:.1f} %"
+def _shown(value: float, measure: str) -> str:
+    return f"{100 * value:.1f} %" if measure == "accuracy" else f"{value:.5f}"
 
 
 def _clips(clips: Sequence[float]) -> str:

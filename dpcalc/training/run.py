@@ -37,6 +37,8 @@ def run(
     """Train to the end and return the trainer; a diverged run raises, with its last state saved."""
     if plan.settings.validate_every is not None and not len(data.x_test):
         raise InputError("--validate-every looks at test records, and there are none; give --test-data.")
+    if plan.settings.keep_best and data.multilabel:
+        raise InputError("the best iterate is found by accuracy, which records with several labels do not have.")
     trainer = Trainer(plan, data, stream=stream)
     diverged: DivergedError | None = None
     with _open(trainer, files) as log:

@@ -62,8 +62,8 @@ def _train(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progr
     if wanted.grid is not None:
         return _search(plan, wanted, traces, data, progress=progress, charge=charge)
     if wanted.epsilon is not None:
-        plan = plan.with_noise(calibrated([plan], epsilon=wanted.epsilon, classes=data.classes))
-    accounted = account(plan, classes=data.classes)
+        plan = plan.with_noise(calibrated([plan], epsilon=wanted.epsilon, classes=data.exclusive_classes))
+    accounted = account(plan, classes=data.exclusive_classes)
     if charge is not None:
         charge(accounted.guarantee)
     try:
@@ -71,20 +71,20 @@ def _train(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progr
             observe = _observer(plan, accounted.guarantee, advance)
             trainer = run(plan, data, files=traces, observe=observe)
     except DivergedError as error:
-        spent = account(plan, classes=data.classes, steps=error.step).guarantee
+        spent = account(plan, classes=data.exclusive_classes, steps=error.step).guarantee
         raise CertificationError(f"{error} Spent until then: {_spent(spent)}.") from None
     _save(wanted.save, trainer)
     guarantee = _with_notes(accounted.guarantee, plan)
     quality = trainer.quality()
     details = describe(trainer, quality, data, traces.log)
     details |= {"bounds": list(accounted.bounds), "grid_runs": wanted.runs}
-    details["request"] = recompute.stored([plan], data.classes)
+    details["request"] = recompute.stored([plan], data.exclusive_classes)
     details["epsilon_so_far"] = _growth(plan, guarantee, trainer.step)
     return Result(
         command="train",
         guarantee=guarantee,
         details=details,
-        preface=_preface(quality[1], trainer.model.reconstructs),
+        preface=_preface(quality[1], trainer.model.measure),
         qualifier=" for everyone",
         sections=training_sections(trainer, quality, data, accounted.bounds, wanted.runs),
         private=True,
@@ -127,13 +127,13 @@ def _search_result(trials: Sequence[Trial], guarantee: Guarantee, wanted: Wanted
         "winner": dict(best.changes),
         "trials": [{**trial.changes, "test": trial.test_quality} for trial in trials],
         "bounds": [],
-        "request": recompute.stored([trial.plan for trial in trials], data.classes),
+        "request": recompute.stored([trial.plan for trial in trials], data.exclusive_classes),
     }
     return Result(
         command="train",
         guarantee=guarantee,
         details=details,
-        preface=_preface(best.test_quality, best.trainer.model.reconstructs),
+        preface=_preface(best.test_quality, best.trainer.model.measure),
         qualifier=" for everyone",
         sections=(
             *training_sections(best.trainer, quality, data, (), len(trials)),
@@ -178,12 +178,13 @@ def _with_notes(guarantee: Guarantee, plan: Plan) -> Guarantee:
     return replace(guarantee, assumptions=(*guarantee.assumptions, SYSTEM))
 
 
-def _preface(test: float | None, reconstructs: bool) -> str:
+def _preface(test: float | None, measure: str) -> str:
     """How good the model is, before what it costs."""
     if test is None:
         return "trained (there are no test records) with "
-    if reconstructs:
-        return f"mean squared error {test:.5f} on the test records, with "
+    if measure != "accuracy":
+        words = {"mse": "mean squared error", "auc": "area under the ROC curve, averaged over labels:"}[measure]
+        return f"{words} {test:.5f} on the test records, with "
     return f"{100 * test:.1f} % of the test records right, with "
 
 

@@ -45,7 +45,7 @@ class Settings(Options):
         """The learning rate: as given, or the optimizer's usual one."""
         if self.lr is not None:
             return self.lr
-        if self.optimizer == "adam-wosm":
+        if self.optimizer != "sgd":
             return _ADAM_RATE
         return _FULL_BATCH_RATE if self.algorithm == "gd" else _PLAIN_RATE
 

@@ -175,9 +175,10 @@ class SlotSums:
         """Raise unless a row's bits stay the same, on these very shapes, whatever the other rows hold."""
         generator = np.random.default_rng(seed)
         features, classes = int(np.prod(self.network.input_shape)), max(1, self.network.classes)
+        kinds_of_label = 2**classes if self.network.multilabel else classes
         x = self._buffers.take("x", (self.rows, features), parameters.dtype)
         y = self._buffers.take("y", (self.rows,), np.int64)
-        y[:] = generator.integers(0, classes, self.rows)
+        y[:] = generator.integers(0, kinds_of_label, self.rows)
         first, other = (generator.standard_normal(x.shape).astype(x.dtype) for _ in range(2))
         before = self._yields(parameters, x, y, first)
         kinds = (other, first * x.dtype.type(1e20), first * x.dtype.type(1e-20), np.zeros_like(first))

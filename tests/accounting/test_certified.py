@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -352,6 +353,17 @@ def test_every_coarsening_is_charged():
     met = compose.product(fine, coarse)
     charged = met.ledger.relative - fine.ledger.relative - coarse.ledger.relative
     assert charged >= 5 * 2.0**-53 * coarsen.coarsening(1e-3, 0.5)
+
+
+def test_what_gathered_entries_lost_is_charged():
+    """From some grid on more than gradual underflow leaves to spare: 8^k entries, each times X^{1+|τ|} of a step."""
+    law = discretise.discretised([GaussianPair(0.4)], 1e-3, ((-4096, 4096),))
+    assert law.lost() == law.ledger.lost > 0
+    for tilt, coarsest in ((0.5, 17), (30.0, 5)):
+        far = replace(law, components={coarsest: law.components[0]}, tilt=tilt)
+        each = (1 + tilt) * sum(4 * far.step_of(k) for k in range(coarsest))
+        assert far.lost() >= law.ledger.lost * max(1.0, 8.0**coarsest * 2.0**-53 * math.exp(min(each, 600)))
+    assert replace(far, components={3: law.components[0]}).lost() == law.ledger.lost
 
 
 def test_cutting_pays_for_long_sums_of_far_weights():

@@ -36,13 +36,14 @@ def test_mass_whose_partner_is_below_the_range_of_doubles_is_kept(mu: float, eps
 
 @pytest.mark.parametrize(("mu", "tilt", "epsilon"), [(1.5, 30.0, 24.0), (2.0, 24.0, 30.0), (0.8, 44.0, 17.0)])
 def test_scales_below_the_range_of_doubles_neither_lose_nor_invent_mass(mu: float, tilt: float, epsilon: float) -> None:
-    """Weights of e^{τℓ} are large where e^{(1-τ)ℓ} is no normal number."""
+    """Weights of e^{τℓ} are large where e^{(1-τ)ℓ} is no normal number. Points are tight above, middles below."""
     step = epsilon / 40
     law = discretised([GaussianPair(mu)], step, ((-48, 48),), tilt)
-    truth = gaussian_delta(mu, epsilon)
-    upper, lower = (curve(law, "remove", upper=side).delta(epsilon) for side in (True, False))
-    assert truth <= upper < 3 * truth
-    assert 0.3 * truth < lower <= truth
+    above, below = (curve(law, "remove", upper=side) for side in (True, False))
+    for at in (epsilon, epsilon + step / 2):
+        assert below.delta(at) <= gaussian_delta(mu, at) <= above.delta(at)
+    assert above.delta(epsilon) < 1.01 * gaussian_delta(mu, epsilon)
+    assert below.delta(epsilon + step / 2) > 0.99 * gaussian_delta(mu, epsilon + step / 2)
 
 
 @pytest.mark.parametrize(("rate", "last"), [(0.6, -4), (0.9, -12), (0.97, -16)])

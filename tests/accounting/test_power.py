@@ -175,6 +175,28 @@ def test_the_error_of_transforms_is_paid_for(monkeypatch, place):
     assert any(high < exact.delta(epsilon, "remove") for high, epsilon in zip(bare, epsilons, strict=True))
 
 
+def test_frequencies_that_are_left_out_are_paid_for(monkeypatch):
+    """Far more of them than ever are: brackets hold, and need what is charged."""
+    mu, copies = 0.1, 100
+    base = discretise.discretised([GaussianPair(mu)], 0.01, ((-120, 120),))
+    window = Window(-1000, 2000, Orders(3.0, 3.0), Orders(3.0, 3.0))
+    monkeypatch.setattr(power, "_UNHEARD", 1e-4)
+    epsilons = [float(epsilon) for epsilon in np.linspace(0.5, 3.5, 40)]
+    exact = [float(gdp_delta(mu * math.sqrt(copies), epsilon)) for epsilon in epsilons]
+
+    def brackets():
+        law = powered([(base, copies)], window, worse="remove")
+        low, high = (read.curve(law, "remove", upper=upper) for upper in (False, True))
+        return [
+            low.delta(epsilon) <= delta <= high.delta(epsilon) for epsilon, delta in zip(epsilons, exact, strict=True)
+        ]
+
+    assert all(brackets())
+    kept = power._audible
+    monkeypatch.setattr(power, "_audible", lambda *asked: (kept(*asked)[0], 0.0))
+    assert not all(brackets())
+
+
 def test_the_ledger_of_copies_adds_up():
     base = discretise.discretised([COIN.pair()], STEP / 4, ((-16, 16),))
     errors = {"infinite": 1e-6, "zero": 2e-6, "relative": 1e-9, "slack": 2e-9, "shift": 3e-9}

@@ -86,7 +86,7 @@ def test_the_solution_is_a_result_that_composes(dpcalc: Run, tmp_path: Path) -> 
     [
         (["gaussian,noise_multiplier=1"], "expected exactly one number to be the word solve, got 0"),
         (["gaussian,noise_multiplier=solve,count=solve"], "got 2"),
-        (["gaussian,sigma=1,sensitivity=solve"], "sensitivity: cannot be solved for; these can:"),
+        (["gaussian,sigma=1,sensitivity=solve"], "sensitivity: cannot be solved for\n        these can:"),
         (["dp,epsilon=0.1,delta=solve"], "delta: cannot be solved for"),
         (["gaussian,noise_multiplier=0.1,count=solve"], "no solution"),
         (["gaussian,noise_multiplier=500,sampling=poisson,rate=solve"], "no solution: epsilon stays below 2"),

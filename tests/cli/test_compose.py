@@ -365,7 +365,7 @@ def test_the_words_of_others_are_understood_well_enough_to_help(dpcalc: Run) -> 
 
 def test_a_wrong_key_is_told_in_its_own_line(dpcalc: Run) -> None:
     outcome = dpcalc("compose", "-", stdin="delta: 1e-6\nmechanism:\n  - {type: gdp, mu: 1}\n")
-    assert "standard input:2: mechanism: unknown key" in outcome.err
+    assert "standard input:2: mechanism: no such key" in outcome.err
     assert "did you mean mechanisms?" in outcome.err
 
 

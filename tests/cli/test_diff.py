@@ -68,6 +68,11 @@ def test_a_result_can_be_compared_with_a_spec_and_rows_are_csv(
     result = tmp_path / "old.json"
     assert dpcalc("compose", sides[0], "-o", result).code == 0
     rows = list(csv.DictReader(io.StringIO(dpcalc("diff", result, sides[1], "-f", "csv").out)))
+    total, *rows = rows
+    assert total["name"] == "total"
+    assert float(total["epsilon_before"]) == pytest.approx(exact(dpcalc, 1.0), rel=2e-3)
+    assert float(total["epsilon_after"]) == pytest.approx(exact(dpcalc, 1.7), rel=2e-3)
+    assert float(total["increase"]) == pytest.approx(float(total["epsilon_after"]) - float(total["epsilon_before"]))
     assert [row["change"] for row in rows] == ["changed", "same", "added"]
     assert float(rows[1]["epsilon_before"]) >= exact(dpcalc, 0.8) * (1 - 1e-9), "upper bounds are not rounded down"
 

@@ -90,11 +90,11 @@ def test_help_is_spelt_out_too() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "where"),
     [
-        (("convert", "--gdp", "x"), 2, None),
+        (("convert", "--gdp", "x"), 2, "--gdp"),
         (("convert", "--gdp", "1", "--gdp", "2"), 2, "--gdp"),
         (("compose", "nowhere.yaml", "--delta", "1e-6"), 2, "nowhere.yaml"),
         (("convert", "--gdp", "1", "--max-epsilon", "2"), 2, "--max-epsilon"),
-        (("nonsense",), 2, None),
+        (("nonsense",), 2, "nonsense"),
     ],
 )
 def test_an_error_is_an_object_where_json_was_asked_for(dpcalc, arguments, code, where) -> None:
@@ -102,7 +102,7 @@ def test_an_error_is_an_object_where_json_was_asked_for(dpcalc, arguments, code,
     assert outcome.code == code
     error = outcome.json["error"]
     assert (error["exit"], error["where"]) == (code, where)
-    assert error["message"] in outcome.err
+    assert error["message"].partition("; ")[0] in outcome.err
 
 
 def test_an_error_is_an_annotation_where_those_were_asked_for(dpcalc) -> None:

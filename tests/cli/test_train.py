@@ -301,7 +301,7 @@ def test_a_wrong_grid_is_named(dpcalc, archive, tmp_path, text, message):
         (("--data", "/nowhere"), "no such file"),
         (("--epsilon", "1"), "--noise-multiplier or --epsilon"),
         (("--epochs", "3"), "--epochs or --steps"),
-        (("--algorithm", "sgd", "--filter", "gdp"), "not Gaussian"),
+        (("--algorithm", "sgd", "--filter", "gdp"), "covers Gaussian steps"),
         (("--adjacency", "replace-one", "--filter", "gdp"), "add-remove only"),
         (("--resume",), "--checkpoint"),
         (("--log", "norms.txt"), ".npy or .csv"),

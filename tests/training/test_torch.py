@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dpcalc.errors import CertificationError, InputError
+from dpcalc.training.backends.numpy_network import NumpyNetwork
 from dpcalc.training.data import Dataset
 from dpcalc.training.loop import Trainer
 from dpcalc.training.models import MODELS, build
@@ -96,7 +97,12 @@ def test_runs_differ_by_rounding_only_and_cost_the_same(changes):
     assert theirs == ours
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ["logistic", "mlp"])
+def test_a_network_of_dense_layers_is_numpys_whose_products_are_faster(model):
+    assert isinstance(build(model, features=256, classes=3, backend="torch"), NumpyNetwork)
+
+
+@pytest.mark.parametrize("model", ["cnn", "cnn-small", "autoencoder"])
 def test_kernels_that_mix_records_are_found_out(model, monkeypatch):
     network = build(model, features=256, classes=3, backend="torch")
     sums, parameters = SlotSums(network, 40), network.initial(np.random.default_rng(0).random)
@@ -226,3 +232,24 @@ def test_the_module_to_start_from_trains(dpcalc):
     document = dpcalc("train", *asked, "-f", "json").json
     assert document["details"]["test_accuracy"] > 0.5
     assert document["guarantee"] == "certified"
+
+
+@pytest.mark.parametrize("changes", [{"optimizer": "adam"}, {"clipping": "online", "momentum": 0.9}])
+def test_a_convolutional_run_that_was_killed_ends_bit_for_bit_the_same(tmp_path, monkeypatch, changes):
+    monkeypatch.setattr("dpcalc.training.run._BETWEEN_SAVES", 0)
+    generator = np.random.default_rng(0)
+    x, y = generator.random((70, 256)).astype(np.float32), generator.integers(0, 3, 70)
+    data = Dataset(name="images", x_train=x[:60], y_train=y[:60], x_test=x[60:], y_test=y[60:], classes=3)
+    settings = Settings(model="cnn-small", backend="torch", batch_size=20, steps=6, seed=1, **changes)
+    plan = Plan(settings=settings, records=60, delta=1e-5)
+    whole, files = run(plan, data), Files(checkpoint=str(tmp_path / "run.ckpt"))
+
+    def killed(trainer):
+        if trainer.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, data, files=files, observe=killed)
+    resumed = run(plan, data, files=replace(files, resume=True))
+    assert np.array_equal(resumed.parameters, whole.parameters)
+    assert resumed.history == whole.history

@@ -45,25 +45,24 @@ def discretised(pairs: Sequence[Pair], step: float, spans: Spans, tilt: float = 
     layout = _layout(step, spans)
     bases, rates = zip(*(pair.unmixed() for pair in pairs), strict=True)
     q = np.array(rates)[:, None]
+    halved = _with_middles(layout.edges)
     # (e^ℓ - 1 + q) / q without cancellation, for q near 0 and for q near 1.
-    z = np.exp(layout.edges) + np.expm1(layout.edges) * ((1 - q) / q)
+    z = np.exp(halved) + np.expm1(halved) * ((1 - q) / q)
     with np.errstate(divide="ignore"):
         t = np.log(np.maximum(z, 0.0))
-    p, b, p_error, b_error = _cells(bases, t)
-    _bring_zero_inside((p, b, p_error, b_error), z)
-    beyond = _without_faint(p, b, p_error, b_error, q)
-    infinite, zero, at_first, at_last = _ends(
-        Cells(p, b, p_error, b_error), z, q, layout.edges, max(base.excess() for base in bases)
-    )
-    inner = slice(1, -1)
+    halves = _cells(bases, t)
+    _bring_zero_inside(halves, z)
+    *lower, slack = _known(halves, q)
+    z, t, cells = z[:, ::2], t[:, ::2], _joined(halves)
+    beyond = _without_faint(cells, q)
+    infinite, zero, at_first, at_last = _ends(cells, z, q, layout.edges, max(base.excess() for base in bases))
     alone = np.stack([base.lone_atoms(row) for base, row in zip(bases, t, strict=True)]) & (z[:, :-1] > 0)
-    inside = Cells(p[:, inner], b[:, inner], p_error[:, inner], b_error[:, inner])
-    weights, relative, shift = _split(inside, z, q, layout.edges, alone)
-    weights[0][:, 0] += at_first
-    weights[1][:, -1] += at_last
-    low_p, low_b, slack = _known(p, b, p_error, b_error, q)
-    lower = low_p[:, 1:-1], low_b[:, 1:-1], _named_up(weights, layout.edges, tilt)
-    components = {k: _component(k, layout, step, (weights, lower), tilt) for k in {block[0] for block in layout.blocks}}
+    inside = Cells(*(column[:, 1:-1] for column in cells))
+    (down, up), relative, shift = _split(inside, z, q, layout.edges, alone)
+    down[:, 0] += at_first
+    up[:, -1] += at_last
+    rows = (down, up), *((masses[:, 1:-1:2], masses[:, 2:-1:2]) for masses in lower)
+    components = {k: _component(k, layout, step, rows, tilt) for k in {block[0] for block in layout.blocks}}
     if len(pairs) == 1:
         components = {k: Component(part.start, part.rows[0]) for k, part in components.items()}
     # e^{τℓ} is off by |τℓ| units and those of the exponential; powers of two are exact.
@@ -118,6 +117,26 @@ def _layout(step: float, spans: Spans) -> _Layout:
     return _Layout(tuple(numbered), whole)
 
 
+def _with_middles(edges: Floats) -> Floats:
+    """The edges and the points half-way between them: what is nearer to a point than to others has its name (L3)."""
+    out = np.empty(2 * len(edges) - 1)
+    out[::2] = edges
+    out[1::2] = (edges[1:] + edges[:-1]) / 2
+    return out
+
+
+def _joined(halves: Cells) -> Cells:
+    """The cells between neighbouring points, from their halves: each sum is rounded once."""
+    out = []
+    for column in halves:
+        joined = np.empty((len(column), column.shape[-1] // 2 + 1))
+        joined[:, 0], joined[:, -1] = column[:, 0], column[:, -1]
+        np.add(column[:, 1:-1:2], column[:, 2:-1:2], out=joined[:, 1:-1])
+        out.append(joined)
+    p, b, p_error, b_error = out
+    return Cells(p, b, p_error * (1 + 4 * UNIT) + UNIT * p, b_error * (1 + 4 * UNIT) + UNIT * b)
+
+
 def _surely(bases: Sequence[Pair], rates: Sequence[float]) -> tuple[float, float]:
     """Lower bounds on -log P(X < ∞) and -log Q(X > 0) of all pairs together; Z = 0 of a sampled one is X = 1 - q."""
     infinite = zero = 0.0
@@ -137,8 +156,9 @@ def _bring_zero_inside(columns: Sequence[Floats], z: Floats) -> None:
             masses[k, cell], masses[k, 0] = masses[k, cell] + masses[k, 0], 0.0
 
 
-def _without_faint(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) -> tuple[float, float]:
+def _without_faint(cells: Cells, q: Floats) -> tuple[float, float]:
     """P-mass at ∞ and Q-mass at 0 for cells whose Q-mass is below the range of doubles; they are emptied (L2)."""
+    p, b, p_error, b_error = cells
     faint = (b < _TOO_FAINT) & ((p > 0) | (b > 0))
     faint[:, 0] = faint[:, -1] = False
     infinite = float(np.where(faint, (1 - q) * (b + b_error) + q * (p + p_error), 0.0).sum())
@@ -238,8 +258,9 @@ def _common(values: Floats, weights: Floats) -> Floats:
     return np.asarray(np.where(found < _UNKNOWN, found, 0.0)[:, None])
 
 
-def _known(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) -> tuple[Floats, Floats, float]:
+def _known(cells: Cells, q: Floats) -> tuple[Floats, Floats, float]:
     """The lower law's P- and Q-masses, ignoring cells of which too little is known, and the error of the rest."""
+    p, b, p_error, b_error = cells
     mixed, error = (1 - q) * b + q * p, (1 - q) * b_error + q * p_error
     with np.errstate(divide="ignore", invalid="ignore"):
         worst = np.maximum(error / mixed, b_error / b)
@@ -248,51 +269,20 @@ def _known(p: Floats, b: Floats, p_error: Floats, b_error: Floats, q: Floats) ->
     return np.where(known, mixed, 0.0), np.where(known, b, 0.0), float(slack.sum()) + 8 * UNIT * len(p)
 
 
-def _named_up(weights: tuple[Floats, Floats], edges: Floats, tilt: float) -> Floats:
-    """Which share of each lower cell has the name of its upper point: any choice is a map of outputs (L3).
-
-    Cells whose weight is nearer to their upper point take its name, as many as keep the mean of log X, so that names of
-    many steps do not drift away from the weights above.
-    """
-    down, up = weights
-    share = up / np.maximum(down + up, SMALLEST_NORMAL)
-    middle = (edges[1:] + edges[:-1]) / 2
-    moment = times_exp(down + up, np.broadcast_to(tilt * middle, up.shape)) * np.diff(edges)
-    order = np.argsort(-share, axis=-1)
-    sizes = np.take_along_axis(moment, order, axis=-1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        before = np.cumsum(sizes, axis=-1) - sizes
-        wanted = (moment * share).sum(axis=-1, keepdims=True)
-        filled = np.clip(wanted - before, 0.0, sizes) / np.maximum(sizes, SMALLEST_NORMAL)
-    named = np.empty_like(filled)
-    np.put_along_axis(named, order, np.where(filled <= 1, filled, 1.0), axis=-1)
-    return np.asarray(named)
-
-
 def _component(
-    k: int,
-    layout: _Layout,
-    step: float,
-    columns: tuple[tuple[Floats, Floats], tuple[Floats, Floats, Floats]],
-    tilt: float,
+    k: int, layout: _Layout, step: float, columns: Sequence[tuple[Floats, Floats]], tilt: float
 ) -> Component:
-    """The rows of one grid; of a lower cell a share has the name of its upper point, and the rest of the lower one."""
-    weights, lower = columns
+    """The rows of one grid, from what each cell has for its lower and for its upper point, row by row."""
     blocks = [block for block in layout.blocks if block[0] == k]
     start = min(first for _, first, _, _ in blocks)
     size = max(first + end - begin for _, first, begin, end in blocks) + 1 - start
-    rows = np.zeros((weights[0].shape[0], 3, size))
-    for _, first, begin, end in blocks:
-        down, up = (side[:, begin:end] for side in weights)
-        at, count = first - start, end - begin
-        rows[:, UPPER, at : at + count] += down
-        rows[:, UPPER, at + 1 : at + count + 1] += up
-        named_up = lower[2][:, begin:end]
-        for row, masses in ((P_LOWER, lower[0][:, begin:end]), (Q_LOWER, lower[1][:, begin:end])):
-            rows[:, row, at : at + count] += (1 - named_up) * masses
-            rows[:, row, at + 1 : at + count + 1] += named_up * masses
     losses = (start + np.arange(size, dtype=np.float64)) * (step * float(RATIO) ** k)
-    for row, power in ((UPPER, tilt), (P_LOWER, tilt - 1), (Q_LOWER, tilt)):
+    rows = np.zeros((len(columns[0][0]), 3, size))
+    for row, power, (down, up) in zip((UPPER, P_LOWER, Q_LOWER), (tilt, tilt - 1, tilt), columns, strict=True):
+        for _, first, begin, end in blocks:
+            at, count = first - start, end - begin
+            rows[:, row, at : at + count] += down[:, begin:end]
+            rows[:, row, at + 1 : at + count + 1] += up[:, begin:end]
         rows[:, row] = times_exp(rows[:, row], power * losses)
     rows[:, UPPER] += _FAINTEST
     if not np.isfinite(rows).all():

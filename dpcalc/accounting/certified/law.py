@@ -11,6 +11,7 @@ import numpy as np
 
 from dpcalc.accounting.certified.ledger import Ledger
 from dpcalc.arrays import Floats
+from dpcalc.rounding import LARGEST_EXPONENT, UNIT
 
 RATIO = 4
 """How many steps of a grid make one of the next coarser."""
@@ -109,6 +110,16 @@ class Law:
             ),
             default=0.0,
         )
+
+    def lost(self) -> float:
+        """What numbers below the normal range may have taken from any entry, also from one that gathered others (L10).
+
+        The ledger charges 2⁻¹⁰²² for what is at most 2⁻¹⁰⁷⁵, and weights only ever move to coarser grids: 2·RATIO of
+        them to one point of the next, times at most X^{1 + |τ|} of its step. Beyond 2⁵³ of that, more is charged.
+        """
+        coarsest = max(self.components, default=0)
+        steepest = (1 + abs(self.tilt)) * 2 * RATIO * self.step_of(coarsest)
+        return self.ledger.lost * max(1.0, UNIT * (2.0 * RATIO) ** coarsest * math.exp(min(steepest, LARGEST_EXPONENT)))
 
     def log_factors(self, direction: Direction, losses: Floats) -> Floats:
         """What turns the logarithm of a weight into that of its P-mass (remove) or Q-mass (add)."""

@@ -17,6 +17,8 @@ _MULTIPLICATION = 3.0  # units of a product of complex numbers (Higham 2002, Lem
 _GROWN = 0.01  # what errors of factors may add to any product of their sizes, all in all
 _FAINTEST = 2.0**-1000  # more than numbers below the normal range lose in any power
 _SMALLEST = 16  # points of a transform, so that a stage of radix 5 is made up for by others
+_UNHEARD = 2.0**-100  # what a frequency may be left out for
+_MANY = 8  # copies, from which it is worth looking for such
 _AT_ONCE = 1 << 21  # complex numbers held at once
 
 
@@ -147,13 +149,20 @@ def _product(factors: Sequence[_Factor], grid: int, size: int) -> tuple[Floats, 
     unit = TRANSFORM * math.log2(size) * UNIT
     whole: Complexes | None = None
     norms: list[tuple[int, Floats]] = []
-    copies, grown, origin = 0, 0.0, 0
-    for factor in factors:
+    copies, grown, origin, unheard = 0, 0.0, 0, 0.0
+    for factor in sorted(factors, key=lambda factor: -factor.count):
         for rows in factor.dense(grid, size):
-            norms.append((factor.count, np.sqrt(np.square(rows).sum(axis=-1))))
-            transform = np.multiply.reduce(np.fft.rfft(rows), axis=0)
+            norm = np.sqrt(np.einsum("kri,kri->kr", rows, rows))
+            norms.append((factor.count, norm))
+            transform = np.fft.rfft(rows)
+            transform = np.multiply.reduce(transform if whole is None else transform[..., : whole.shape[-1]], axis=0)
+            error = 1.02 * (
+                unit * math.sqrt(size) * float(norm.max(axis=-1).sum()) + _MULTIPLICATION * UNIT * len(rows)
+            )
+            transform, rest = _audible(transform, factor.count, 1.02 * error)
             transform = _raised(transform, factor.count)
-            whole = transform if whole is None else whole * transform
+            whole = transform if whole is None else whole[:, : transform.shape[-1]] * transform
+            unheard += rest
         copies += factor.count * len(factor.totals)
         origin += factor.count * len(factor.totals) * factor.start(grid)
         grown += factor.rounding()
@@ -164,11 +173,27 @@ def _product(factors: Sequence[_Factor], grid: int, size: int) -> tuple[Floats, 
     found = np.fft.irfft(whole, size)
     first_order = np.sum([count * norm.sum(axis=0) for count, norm in norms], axis=0)
     powers = _MULTIPLICATION * UNIT * copies
-    spread = np.sqrt(np.square(found).sum(axis=-1)) * (1 + 2 * unit) + 1.02 * (unit * first_order + powers)
-    error = np.zeros(3)
+    spread = np.sqrt(np.einsum("ri,ri->r", found, found)) * (1 + 2 * unit) + 1.02 * (unit * first_order + powers)
+    errors = np.zeros(3)
     for count, norm in norms:
-        error += count * norm.sum(axis=0) * np.minimum(math.sqrt(2) * spread ** (1 - 1 / count), 1.0)
-    return found, origin, 1.05 * (unit * error + (powers + unit) * spread) + _FAINTEST
+        errors += count * norm.sum(axis=0) * np.minimum(math.sqrt(2) * spread ** (1 - 1 / count), 1.0)
+    return found, origin, 1.05 * (unit * errors + (powers + unit) * spread + unheard) + _FAINTEST
+
+
+def _audible(values: Complexes, power: int, error: float) -> tuple[Complexes, float]:
+    """The frequencies up to the last whose power counts, and what all others add to any entry at most.
+
+    Values are off by `error` each; the mean of what is left out is at most its largest.
+    """
+    if power < _MANY:
+        return values, 0.0
+    squares = (np.square(values.real) + np.square(values.imag)).max(axis=0)
+    loud = np.flatnonzero(squares > _UNHEARD ** (2 / power))
+    end = int(loud[-1]) + 1 if loud.size else 1
+    if end == len(squares):
+        return values, 0.0
+    largest = math.sqrt(float(squares[end:].max())) * (1 + 8 * UNIT) + error
+    return values[:, :end], largest**power * (1 + accumulated(4 + power))
 
 
 def _raised(values: Complexes, power: int) -> Complexes:

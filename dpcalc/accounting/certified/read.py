@@ -140,7 +140,8 @@ def _lower(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curv
     r = 2 * (ledger.relative + ledger.slack) + _of_factors(factors)
     if not (r < _TRUSTED and direction in law.lower):
         return Curve(False, np.zeros(0), np.zeros(0), rest)
-    known = (rows[detected] > ledger.lost / UNIT) & (rows[other] > ledger.lost / UNIT)
+    least = law.lost() / UNIT
+    known = (rows[detected] > least) & (rows[other] > least)
     masses = times_exp(rows[detected], factors) * (1 - r)
     ratios = points + np.log(rows[detected] / rows[other]) + (math.log1p(-r) - math.log1p(r))
     keep = known & (masses > _FAINT)

@@ -21,6 +21,8 @@ _VISIBLE, _CLEAR = 6.0, 2.0  # nats
 _SHARES = np.linspace(0.0, 1.0, 11)
 _SKEW = 0.5
 _LEAST = 0.57  # of the Rényi bound
+_NOISE = 5e-15
+_HARMLESS = 3e-3  # of what is asked for, that a transform's errors may take
 _BELL = 4.0  # standard deviations squared, in units of the order: where saddle points are near the truth
 
 
@@ -147,6 +149,23 @@ class Sketch:
         kept = self.without_tails(_RARE * delta)
         logs = kept.cumulants(orders + 1 if sign > 0 else -orders) - orders * way.epsilon
         return float(orders[int(np.argmax(logs <= logs[-1] + (_CLEAR if bell else _VISIBLE)))])
+
+    def common_tilt(self, ways: tuple[Way, Way], delta: float, tolerance: float) -> float | None:
+        """The mildest tilt in which one transform serves both directions; none where its errors drown what matters.
+
+        They are about `_NOISE` a step, relative to the whole law, on points a standard deviation of it apart.
+        """
+        sign = 1 if ways[0].epsilon >= ways[1].epsilon else -1
+        first, second = ways[::sign]
+        tilts = np.linspace(0.5, 1 + first.order if sign > 0 else -first.order, len(_SHARES))
+        spread = math.sqrt(float(self.counts @ self.scales**2))
+        noise = math.log(_NOISE * float(self.counts @ self.scales**-0.5) / math.sqrt(spread))
+        totals = self.without_tails(_RARE * delta).cumulants(tilts) - math.log(delta) + noise
+        turned = tilts if sign > 0 else 1 - tilts  # the same in terms of the worse direction
+        above = totals + (1 - turned) * first.epsilon - math.log(_HARMLESS * tolerance * first.epsilon * first.order**2)
+        below = totals + turned * second.epsilon - math.log(_HARMLESS * second.epsilon * second.order**2)
+        fits = np.flatnonzero((above < 0) & (below < 0))
+        return float(tilts[fits[0]]) if fits.size else None
 
     def log_delta(self, epsilon: float) -> float:
         """About log δ at ε, the larger of both directions: the RDP bound at its best order."""

@@ -18,6 +18,7 @@ LONGEST = 1 << 19
 
 _ORDERS = np.geomspace(0.02, 16.0, 24)  # over the standard deviation
 _UNSEEN = 5e-5  # of the tolerance, for weights that wrap around: in a mild tilt so little of them is beyond ε
+_ROUGHLY = 30.0  # times what may be cut off
 
 Laws = Sequence[tuple[Law, int]]
 
@@ -39,6 +40,8 @@ def window_for(laws: Laws, hints: Hints, near: tuple[float, float], tolerance: f
     # Weights from below the window wrap around to its end, where they are mass.
     behind = moments.edge(False, cut - moments.power * end, 0.0)
     length = max(moments.edge(True, faint, 0.0) - low, moments.edge(False, faint, 0.0) + high, behind + end)
+    if max(hints.variances) < math.inf:  # both directions are read, the other one roughly
+        length = max(length, end + moments.edge(False, cut + math.log(_ROUGHLY), moments.other_power))
     return moments.window(end, length, at=(low + high) / 2)
 
 

@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats
 from dpcalc.training.backends.gradients import Gradients
+from dpcalc.training.labels import macro_auc
 from dpcalc.training.tiles import Array
 
 
 class Network(ABC):
     """A network whose parameters are one flat vector of `size` numbers, laid out alike in every backend.
 
-    It ends in class scores under the cross-entropy loss, or, if it `reconstructs`, in an image under the mean squared
-    error. At most `chunk` records are looked at together.
+    It ends in class scores under the cross-entropy loss; in a score for each label under the mean over labels of the
+    logistic loss, if it is `multilabel`; or in an image under the mean squared error, if it `reconstructs`. At most
+    `chunk` records are looked at together.
     """
 
     size: int
@@ -26,6 +28,7 @@ class Network(ABC):
     chunk: int
     input_shape: tuple[int, ...]
     reconstructs: bool = False
+    multilabel: bool = False
     # What else a checkpoint must agree on: the digest of code that is not ours.
     identity: str = ""
 
@@ -49,8 +52,15 @@ class Network(ABC):
         """Class scores, or reconstructed images."""
         return np.concatenate([self.outputs_of_chunk(parameters, x[part]).copy() for part in self._chunks(len(x))])
 
+    @property
+    def measure(self) -> str:
+        """What its quality is."""
+        return "mse" if self.reconstructs else "auc" if self.multilabel else "accuracy"
+
     def quality(self, parameters: Array, x: Array, y: Array) -> float:
-        """The fraction of records classified rightly, or the mean squared error of the reconstruction."""
+        """The fraction of records classified rightly, the area under the ROC curve averaged over labels, or the mean
+        squared error of the reconstruction.
+        """
         # A record may overflow: it then counts as wrong, or as infinitely far off.
         with np.errstate(all="ignore"):
             outputs = self.outputs(parameters, x)
@@ -58,6 +68,8 @@ class Network(ABC):
                 gaps = outputs.reshape(len(x), -1) - x.reshape(len(x), -1)
                 found = float(np.mean(gaps * gaps, dtype=np.float64))
                 return math.inf if math.isnan(found) else found
+            if self.multilabel:
+                return macro_auc(outputs, y)
         return float(np.mean(outputs.argmax(axis=1) == y))
 
     def _chunks(self, records: int) -> list[slice]:

@@ -12,6 +12,7 @@ from dpcalc.arrays import Floats
 from dpcalc.training.backends.gradients import Gradients
 from dpcalc.training.backends.layers import Convolution, Layer
 from dpcalc.training.backends.network import Network
+from dpcalc.training.labels import unpacked
 from dpcalc.training.tiles import Array, Buffers
 
 # Numbers in the widest layer of one chunk of records: few enough for the caches, enough for the matrix products.
@@ -71,7 +72,7 @@ class NumpyNetwork(Network):
     def _run(self, parameters: Array, x: Array, y: Array) -> Array:
         """Forward and backward through every layer, which keep what they saw; returns each record's loss."""
         outputs, views = self.outputs_of_chunk(parameters, x), self.views(parameters)
-        losses, signal = self._squared_error(outputs, x) if self.reconstructs else self._cross_entropy(outputs, y)
+        losses, signal = self._squared_error(outputs, x) if self.reconstructs else self.scored(outputs, y)
         for index in range(len(self.layers) - 1, self.first - 1, -1):
             signal = self.layers[index].backward(signal, views[index], to_input=index > self.first)
         return losses
@@ -81,6 +82,10 @@ class NumpyNetwork(Network):
         for layer, view in zip(self.layers, self.views(parameters), strict=True):
             signal = layer.forward(signal, view)
         return signal
+
+    def scored(self, scores: Array, y: Array) -> tuple[Array, Array]:
+        """Each record's loss and its derivative in the scores, of classes or of labels."""
+        return self._of_labels(scores, y) if self.multilabel else self._cross_entropy(scores, y)
 
     def _cross_entropy(self, scores: Array, y: Array) -> tuple[Array, Array]:
         rows = np.arange(len(y))
@@ -92,6 +97,16 @@ class NumpyNetwork(Network):
         signal /= totals[:, None]
         signal[rows, y] -= 1
         return np.log(totals) - own, signal
+
+    def _of_labels(self, scores: Array, y: Array) -> tuple[Array, Array]:
+        """The logistic loss log(1 + e^s) − s·[label], averaged over labels."""
+        there, signal = unpacked(y, scores.shape[1]), self._buffers.take("signal", scores.shape, scores.dtype)
+        small = np.exp(-np.abs(scores))
+        np.divide(np.where(scores > 0, 1, small), 1 + small, out=signal)
+        signal -= there
+        signal /= signal.dtype.type(scores.shape[1])
+        losses = np.maximum(scores, 0) - scores * there + np.log1p(small)
+        return losses.mean(axis=1), signal
 
     def _squared_error(self, outputs: Array, x: Array) -> tuple[Array, Array]:
         gap = self._buffers.take("signal", outputs.shape, outputs.dtype)

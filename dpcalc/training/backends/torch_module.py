@@ -32,9 +32,10 @@ _TRIED = 5
 class ModuleNetwork(Network):
     """The module that `build(features, classes)` in FILE.py returns for `FILE.py:build`; it gives class scores."""
 
-    def __init__(self, source: str, *, features: int, classes: int) -> None:
+    def __init__(self, source: str, *, features: int, classes: int, multilabel: bool = False) -> None:
         self._source, self._build = source, _loaded(source)
-        self.input_shape, self.classes = (features,), classes
+        self.input_shape, self.classes, self.multilabel = (features,), classes, multilabel
+        self._bits = torch.arange(classes)
         self.identity = hashlib.sha256(Path(source.rpartition(":")[0]).read_bytes()).hexdigest()
         self._module = self._built(0)
         self._shapes = {name: value.shape for name, value in self._module.named_parameters()}
@@ -63,7 +64,7 @@ class ModuleNetwork(Network):
         for part in self._chunks(len(x)):
             views = {name: view.detach().requires_grad_() for name, view in self._views(parameters).items()}
             scores = torch.func.functional_call(self._module, (views, self._buffers), (torch.from_numpy(x[part]),))
-            loss = torch.nn.functional.cross_entropy(scores, torch.from_numpy(y[part]), reduction="sum")
+            loss = self._losses(scores, torch.from_numpy(y[part])).sum()
             total += _flat(torch.autograd.grad(loss, list(views.values())))
         return total
 
@@ -82,7 +83,13 @@ class ModuleNetwork(Network):
 
     def _loss(self, parameters: dict[str, Tensor], record: Tensor, label: Tensor) -> Tensor:
         scores = torch.func.functional_call(self._module, (parameters, self._buffers), (record[None],))
-        return torch.nn.functional.cross_entropy(scores, label[None])
+        return self._losses(scores, label[None])[0]
+
+    def _losses(self, scores: Tensor, labels: Tensor) -> Tensor:
+        if not self.multilabel:
+            return torch.nn.functional.cross_entropy(scores, labels, reduction="none")
+        there = ((labels[:, None] >> self._bits) & 1).to(scores.dtype)
+        return torch.nn.functional.binary_cross_entropy_with_logits(scores, there, reduction="none").mean(dim=1)
 
     def _built(self, seed: int) -> Any:
         with torch.random.fork_rng(devices=[]):

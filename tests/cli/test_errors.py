@@ -1,0 +1,138 @@
+"""Errors: two lines for people, and every part of them for programs in the format that was asked for."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+Run = Callable[..., Any]
+
+SPEC = """delta: 1e-5
+mechanisms:
+  - {type: laplace, scale: 10, sensitivity: 1}
+  - {type: gaussian, noise_mutliplier: 2}
+"""
+PARTS = {"exit", "where", "file", "line", "field", "found", "allowed", "hint", "message"}
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC)
+    return str(path)
+
+
+def test_a_key_that_does_not_exist_is_told_in_two_lines(dpcalc: Run, spec: str) -> None:
+    outcome = dpcalc("compose", spec)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == (
+        f"dpcalc: {spec}:4: mechanisms[1].noise_mutliplier: no such key for gaussian\n"
+        "        did you mean noise_multiplier? (or sigma and sensitivity)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("compose", "-m", "gdp,mu=1", "--delta", "3"),
+         {"where": "--delta", "field": "delta", "found": "3", "allowed": "a number in [0, 1)", "hint": None}),
+        (("compose", "-m", "gdp,mu=1", "--delta", "1e-5;2"),
+         {"where": "--delta", "field": "delta", "found": "1e-5;2",
+          "allowed": "a number in [0, 1) such as 0.5, 1e-5 or 256/60000"}),
+        (("compose", "-m", "gdp,mu=1", "--detla", "1e-5"),
+         {"where": "--detla", "found": "--detla", "hint": "did you mean --delta or --max-delta?"}),
+        (("compose", "-m", "gdp,mu=1", "--delta"), {"field": "delta", "message": "needs a value; see dpcalc --help"}),
+        (("compos",), {"where": "compos", "found": "compos", "hint": "did you mean compose?"}),
+        (("sgd-bound", "--lr", "1"), {"field": "algorithm", "allowed": "gd, cgd, sgd"}),
+        (("sgd-bound", "--algorithm", "gda"), {"field": "algorithm", "found": "gda", "allowed": "one of gd, cgd, sgd"}),
+        (("diff", "a"), {"where": "B", "hint": "see dpcalc diff --help"}),
+        (("compose", "-m", "gdp,mu=1", "--tolerance", "1", "--tolerance", "1"), {"where": "--tolerance"}),
+        (("compose", "-m", "gausian,sigma=1", "--delta", "1e-5"),
+         {"field": "type", "found": "gausian", "hint": "did you mean gaussian?"}),
+        (("compose", "-m", "gdp,mu=-1", "--delta", "1e-5"),
+         {"where": "-m gdp,mu=-1: mu", "field": "mu", "found": "-1", "allowed": "a number in (0, inf)"}),
+        (("compose", "none.yaml"), {"where": "none.yaml", "file": "none.yaml", "field": None, "line": None}),
+        (("convert",), {"where": "--gdp, --rdp, --zcdp, --dp", "found": "none of them"}),
+        (("exp-mech", "--lipschitz", "1", "--delta", "1e-5"), {"exit": 2}),
+        (("train", "--filter", "gdp", "--algorithm", "sgd"),
+         {"where": "dpcalc train", "hint": "use --filter rdp, or: dpcalc train --filter gdp --algorithm gd"}),
+        (("filter", "examples/filter-norms.csv", "--filter", "gdp", "--mu", "1"),
+         {"hint": "give --sigma, or --noise-multiplier with --clip"}),
+        (("sgd-bound", "--algorithm", "gd", "--lr", "9", "--sigma", "1", "--sensitivity", "1", "--n", "9", "--steps",
+          "3", "--strong-convexity", "1", "--smoothness", "2", "--delta", "1e-5"), {"exit": 2}),
+        (("ledger", "status", "none.db"), {"file": "none.db", "hint": "dpcalc ledger init makes one"}),
+        (("report", "none.json"), {"where": "none.json"}),
+        (("verify", "none.json"), {"where": "none.json"}),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else None,
+)  # fmt: skip
+def test_every_error_has_all_its_parts_in_json(dpcalc: Run, arguments: tuple[str, ...], expected: Any) -> None:
+    words = 2 if arguments[0] == "ledger" else 1
+    outcome = dpcalc(*arguments[:words], "-fjson", *arguments[words:])
+    error = outcome.json["error"]
+    assert error.keys() == PARTS
+    assert error["exit"] == outcome.code == 2
+    assert {key: error[key] for key in expected} == expected
+    assert outcome.err.startswith("dpcalc: ")
+    assert len(outcome.err.splitlines()) <= 2
+
+
+def test_an_error_in_a_file_names_its_line(dpcalc: Run, spec: str) -> None:
+    error = dpcalc("compose", spec, "-f", "json").json["error"]
+    assert (error["file"], error["line"]) == (spec, 4)
+    assert error["field"] == "mechanisms[1].noise_mutliplier"
+    assert error["found"] == "noise_mutliplier"
+    assert "sensitivity" in error["allowed"].split(", ")
+
+
+def test_a_limit_that_cannot_be_certified_is_no_error(dpcalc: Run) -> None:
+    outcome = dpcalc("compose", "-m", "gdp,mu=1,guarantee=approximate", "--delta", "1e-5", "--max-epsilon", "9", "-f",
+                     "json")  # fmt: skip
+    assert outcome.code == 3
+    assert outcome.json["budget"]["within"] is False
+
+
+@pytest.mark.parametrize("format", ["github", "junit", "csv", "markdown", "badge"])
+def test_every_format_for_programs_tells_the_error(dpcalc: Run, spec: str, format: str) -> None:
+    outcome = dpcalc("compose", spec, "--format", format)
+    assert outcome.code == 2
+    assert f"{spec}:4" in outcome.out
+    assert outcome.err.startswith(f"dpcalc: {spec}:4")
+
+
+def test_formats_of_errors_are_read_by_their_readers(dpcalc: Run, spec: str) -> None:
+    annotation = dpcalc("compose", spec, "-f", "github").out
+    assert annotation.startswith(f"::error file={spec},line=4,title=dpcalc::")
+    document = ElementTree.fromstring(dpcalc("compose", spec, "-f", "junit").out)
+    assert document.attrib == {"tests": "1", "failures": "0", "errors": "1"}
+    (case,) = document.iter("testcase")
+    (error,) = case
+    assert "did you mean noise_multiplier?" in error.attrib["message"]
+    (row,) = csv.DictReader(io.StringIO(dpcalc("compose", spec, "-f", "csv").out))
+    assert row.keys() == PARTS
+    assert row["line"] == "4"
+    assert json.loads(dpcalc("compose", spec, "-f", "badge").out)["isError"] is True
+
+
+def test_an_unreadable_file_is_an_error_for_junit(dpcalc: Run) -> None:
+    outcome = dpcalc("compose", "missing.yaml", "-f", "junit")
+    (error,) = ElementTree.fromstring(outcome.out).iter("error")
+    assert error.attrib["message"] == "missing.yaml: cannot be read (no such file or directory)"
+
+
+def test_an_interruption_is_an_object_too(dpcalc: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpcalc.accounting import implied
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(implied, "convert", interrupted)
+    outcome = dpcalc("convert", "--gdp", "1", "-f", "json")
+    assert outcome.code == outcome.json["error"]["exit"] == 130
