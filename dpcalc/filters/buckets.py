@@ -34,7 +34,6 @@ _ROUNDED_BITS = 12  # of a float32: what is left tells norms apart to 0.05 %
 _SMALLEST_CODE = 1
 _TILE = 32_768
 _STRIP = 512
-_FEW = 0.8  # of a tile that takes part: less is picked out before it is counted
 _TOGETHER = 32  # steps that wait to be counted together
 _NARROW, _WIDE = (np.uint32, 20), (np.uint64, 32)  # how a bucket is packed: type, and where the number of steps begins
 LARGEST_STEPS = 2**24 - 1
@@ -203,10 +202,7 @@ class NormCounts:
                 found[tile] = self.buckets.codes(block[tile])
         for records, out, top in refused:
             rows, left, right = slice(top, top + len(out)), int(records[0]), int(records[-1]) + 1
-            if right - left == records.size:
-                found[rows, left:right][out] = 0
-            else:
-                found[rows, records] *= ~out
+            found[rows, slice(left, right) if right - left == records.size else records] *= ~out
         if everybody and len(found) + sum(map(len, self._waiting)) < _TOGETHER:
             self._waiting.append(found)  # a few steps of many people would touch far too much memory
             return
@@ -220,11 +216,9 @@ class NormCounts:
         for left in range(0, records.size, _STRIP):
             start = records[left : left + _STRIP] * self.buckets.width
             for top in range(0, len(codes), _TILE // _STRIP):
-                tile = codes[top : top + _TILE // _STRIP, left : left + _STRIP]
+                # In one piece, which is twice as fast; those who do not take part add 0, which is faster than to skip.
+                tile = np.ascontiguousarray(codes[top : top + _TILE // _STRIP, left : left + _STRIP])
                 place = start + buckets.take(tile)
-                if np.count_nonzero(tile) < _FEW * tile.size:  # nothing happens to the others
-                    taking = tile > 0
-                    place, tile = place[taking], tile[taking]
                 np.add.at(flat, place.ravel(), increments.take(tile).ravel())
 
     def repeat(self, norms: Floats, times: int) -> None:
@@ -254,10 +248,15 @@ class NormCounts:
             wide = narrow.astype(_WIDE[0])
             self._packed = (wide >> _NARROW[1] << _WIDE[1]) + (wide & 2 ** _NARROW[1] - 1)
 
-    def on_edges(self, records: Indices | slice) -> tuple[Floats, Floats]:
-        """Numbers of steps on each edge but 0 (fractional), and for each bucket at least Σw(1−w) over its steps."""
+    def on_edges(self, records: Indices | slice, *, rounded: bool = False) -> tuple[Floats, Floats]:
+        """Numbers of steps on each edge but 0 (fractional), and for each bucket at least Σw(1−w) over its steps.
+
+        With norms `rounded` up to the edge above there are no coins.
+        """
         packed = self.packed[records]
         steps = (packed >> self._shift).astype(np.float64)
+        if rounded:
+            return steps, np.zeros_like(steps)
         upper = (packed & (1 << self._shift) - 1).astype(np.float64) / UNIT
         lower = steps - upper
         whole = upper.copy()

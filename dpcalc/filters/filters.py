@@ -6,6 +6,7 @@ decision is a fold and not a cumulative sum (Feldman–Zrnic, Algorithm 3; Koske
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -114,16 +115,15 @@ class IndividualFilter:
         if costs is None:
             costs = self.rule.costs(values)
         before, carried = state.totals[:, who], state.compensation[:, who]
-        if self.mode == "clip":
-            wanted, sums = costs, before + carried
-            costs = np.where(sums + wanted <= self.rule.accepted[0], wanted, self._room(sums))
-            active = (costs[0] > 0) | (values == 0)
-            state.clipped[who] |= active & (costs[0] < wanted[0])
-        whole, rest = self._parts.split(costs)
-        whole += before
-        rest += carried
-        if self.mode == "drop":
-            active = self.rule.admits(whole + rest) | np.all(costs == 0, axis=0)
+        whole, rest = self._added(costs, before, carried)
+        active = self.rule.admits(whole + rest) | np.all(costs == 0, axis=0)
+        if self.mode == "clip" and not active.all():
+            room = self._room(before + carried)
+            clipped = ~active & (room[0] > 0)
+            costs = np.where(clipped, room, costs)
+            whole, rest = self._added(costs, before, carried)
+            state.clipped[who] |= clipped
+            active |= clipped
         if active.all():
             state.totals[:, who], state.compensation[:, who] = whole, rest
         else:
@@ -133,6 +133,13 @@ class IndividualFilter:
             state.lost[who] |= ~active
         state.steps_active[who] += active
         return active, costs
+
+    def _added(self, costs: Floats, before: Floats, carried: Floats) -> tuple[Floats, Floats]:
+        """Both parts of the sums after these costs."""
+        whole, rest = self._parts.split(costs)
+        whole += before
+        rest += carried
+        return whole, rest
 
     def charge_block(self, block: NDArray[np.floating]) -> Iterator[Refused]:
         """Fold the rows of a (steps × records) block of values; yields who was left out, a tile at a time.
@@ -163,32 +170,55 @@ class IndividualFilter:
             state.totals[:], state.compensation[:] = totals, compensation
             state.steps_active[:] += len(tile)
             return None
-        if np.count_nonzero(near) > near.size // 2:
-            near[:] = True  # all of them: cheaper than to pick them out
+        if np.count_nonzero(near) > near.size // 2:  # all of them: cheaper than to pick them out
+            return np.arange(columns.start, columns.stop), self._judged(state, whole, rest)
         np.copyto(state.totals, totals, where=~near)
         np.copyto(state.compensation, compensation, where=~near)
         state.steps_active += np.where(near, 0, len(tile))
         records = np.flatnonzero(near)
-        chosen: Who = EVERYBODY if near.all() else records
-        worker = IndividualFilter(self.rule, mode=self.mode)
-        worker.state = state.take(chosen)
-        if self.mode == "clip":
-            out = np.array([~worker.charge(row)[0] for row in values[:, chosen]])
-        else:
-            judge = worker._refused_by_step if records.size > _MANY else worker._refused
-            out = judge(whole[:, :, chosen], rest[:, :, chosen])
-        state.put(chosen, worker.state)
+        some = state.take(records)
+        out = self._judged(some, whole[:, :, records], rest[:, :, records])
+        state.put(records, some)
         return records + columns.start, out
 
-    def _refused(self, whole: Floats, rest: Floats) -> Bools:
-        """Fold a tile of everybody's costs (limits × steps × records) as `charge` would step by step; who is left out.
+    def _judged(self, state: Totals, whole: Floats, rest: Floats) -> Bools:
+        """Fold costs (limits × steps × records), in their two parts, into this state step by step; who is left out."""
+        worker = copy.copy(self)
+        worker.state = state
+        if self.mode == "clip":
+            return worker._refused(whole, rest, worker._until_clipped(whole, rest))
+        return (worker._refused_by_step if state.individuals > _MANY else worker._refused)(whole, rest)
+
+    def _until_clipped(self, whole: Floats, rest: Floats) -> Bools:
+        """Fold everybody's steps up to the one that is clipped to what is left; which ones (step, record) follow it.
+
+        A record that was clipped has nothing left, so from there on it is judged as if it were dropped.
+        """
+        state, steps = self.state, whole.shape[1]
+        sums = np.cumsum(whole, axis=1) + state.totals[:, None]
+        rests = np.cumsum(rest, axis=1) + state.compensation[:, None]
+        fits = self._admitted(sums + rests)
+        first = np.where(fits.all(axis=0), steps, np.argmin(fits, axis=0))
+        self._accept(sums, rests, first, EVERYBODY)
+        state.steps_active += first
+        room = np.where(first < steps, self._room(state.sums), 0.0)
+        clipped = room[0] > 0
+        state.totals[:], state.compensation[:] = self._added(room, state.totals, state.compensation)
+        state.steps_active += clipped
+        state.clipped |= clipped
+        still: Bools = np.arange(steps)[:, None] >= first + clipped
+        return still
+
+    def _refused(self, whole: Floats, rest: Floats, still: Bools | bool = True) -> Bools:
+        """Fold a tile of everybody's costs, those that are `still` to be judged; who is left out.
 
         What does not fit now never will, since sums only grow. Of what does, in order, the first steps are accepted
         until one does not fit together with them: that one is refused, and the rest is judged again.
         """
         state, steps = self.state, whole.shape[1]
-        fits = self._fitting(whole, rest, slice(None))
-        out, who = ~fits, np.flatnonzero(fits.any(axis=0))
+        fits = self._fitting(whole, rest, EVERYBODY) & still
+        out = still & ~fits
+        who = np.flatnonzero(fits.any(axis=0))
         fits, whole, rest = fits[:, who], whole[:, :, who], rest[:, :, who]
         while who.size:
             sums = np.cumsum(np.where(fits, whole, 0.0), axis=1) + state.totals[:, None, who]
@@ -196,9 +226,7 @@ class IndividualFilter:
             late = fits & ~self._admitted(sums + rests)
             first = np.where(late.any(axis=0), np.argmax(late, axis=0), steps)
             before = np.arange(steps)[:, None] < first
-            place, columns = np.maximum(first - 1, 0), np.arange(who.size)
-            state.totals[:, who] = np.where(first > 0, sums[:, place, columns], state.totals[:, who])
-            state.compensation[:, who] = np.where(first > 0, rests[:, place, columns], state.compensation[:, who])
+            self._accept(sums, rests, first, who)
             state.steps_active[who] += (fits & before).sum(axis=0)
             left = fits & ~before
             fits = left & self._fitting(whole, rest, who)
@@ -208,17 +236,26 @@ class IndividualFilter:
         state.lost |= out.any(axis=0)
         return out
 
+    def _accept(self, sums: Floats, rests: Floats, first: Indices, who: Who) -> None:
+        """Charge the steps before the `first` one that does not fit, given all sums."""
+        state, place, columns = self.state, np.maximum(first - 1, 0), np.arange(first.size)
+        state.totals[:, who] = np.where(first > 0, sums[:, place, columns], state.totals[:, who])
+        state.compensation[:, who] = np.where(first > 0, rests[:, place, columns], state.compensation[:, who])
+
     def _refused_by_step(self, whole: Floats, rest: Floats) -> Bools:
-        """The same, step by step."""
+        """The same, step by step; what was refused is taken out of the costs."""
         state = self.state
         out = np.empty(whole.shape[1:], dtype=bool)
-        sums, rests, together = (np.empty_like(state.totals) for _ in range(3))
+        sums, rests, taken = np.empty_like(state.totals), np.empty_like(state.totals), np.empty(state.individuals)
         for step in range(whole.shape[1]):
             np.add(state.totals, whole[:, step], out=sums)
             np.add(state.compensation, rest[:, step], out=rests)
-            fits = self.rule.admits(np.add(sums, rests, out=together))
-            np.copyto(state.totals, sums, where=fits)
-            np.copyto(state.compensation, rests, where=fits)
+            fits = self.rule.admits(np.add(sums, rests, out=sums))
+            np.copyto(taken, fits)  # to multiply is much faster than to copy where a mask says so
+            whole[:, step] *= taken
+            rest[:, step] *= taken
+            state.totals += whole[:, step]
+            state.compensation += rest[:, step]
             np.logical_not(fits, out=out[step])
         state.steps_active += len(out) - out.sum(axis=0)
         state.lost |= out.any(axis=0)

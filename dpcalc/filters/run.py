@@ -120,7 +120,7 @@ class Run:
         consumed = self._consumed(step)
         if not consumed and (not self.steps.labels or step > self.steps.labels[-1]):
             self.steps.begin([step], len(self.group_names))
-        everybody = codes.size == self.individuals and np.array_equal(codes, np.arange(codes.size))
+        everybody = self.holds_all(codes)
         who: Who = EVERYBODY if everybody else codes
         self._check_duplicates(step, codes, everybody)
         if consumed:
@@ -132,6 +132,10 @@ class Run:
             self.steps.value_sums[-1] += self._weighed_sum(values, who)
         self._count_clipped(values)
         self._advance(values, who)
+
+    def holds_all(self, codes: Indices) -> bool:
+        """Whether these are all records, in their order."""
+        return codes.size == self.individuals and np.array_equal(codes, np.arange(codes.size))
 
     def _weighed_sum(self, values: Floats, who: Who) -> float:
         return float((values * self._weights[who]).sum())
@@ -146,6 +150,7 @@ class Run:
         skipped = 0 if self._resumed_to is None else min(max(self._resumed_to + 1 - first, 0), len(block))
         for row in range(skipped):
             self._see(labels[row], block.shape[1], float(sums[row]))
+        self._last_step[:] = labels[-1]
         block, sums, labels = block[skipped:], sums[skipped:], labels[skipped:]
         if not len(block):
             return

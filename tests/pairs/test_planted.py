@@ -268,7 +268,7 @@ def test_one_step_of_the_adaptive_optimum_is_never_below_a_two_point_pair() -> N
     for epsilon in (0.3, 1.0, 2.7, 5.0):
         steps = 150
         width = epsilon / steps
-        found = adaptive_range._step(np.zeros(1), steps, steps, width)
+        found = adaptive_range._step(np.zeros(1), steps, steps, width, np.arange(steps + 1))
         for j in range(steps + 1):
             s, e = mpmath.exp(j * mpf(width)), steps * mpf(width)
             for t in (j * mpf(width) + (e - j * mpf(width)) / 2, (j + (steps - j) // 2) * mpf(width)):
@@ -279,7 +279,7 @@ def test_one_step_of_the_adaptive_optimum_is_never_below_a_two_point_pair() -> N
 def test_the_rounding_of_a_step_is_paid_for(erring: Callable[..., None]) -> None:
     """A flat profile, whose chords do not bend: the mean of the ratio is 1, and exponentials are a little too small."""
     erring(adaptive_range, "np", exp=-2 * UNIT)
-    raised = adaptive_range._step(np.full(40, 0.3), 20, 10, 0.1)
+    raised = adaptive_range._step(np.full(40, 0.3), 20, 10, 0.1, np.arange(11))
     assert np.all(raised >= 0.3)
 
 

@@ -64,6 +64,7 @@ def terms(pair: Pair, step: float, spans: Spans, ignored: float = 0.0) -> SumLaw
         0.0,  # the weights were raised by their rounding
         slack,
         _off(edges),
+        _FAINT * len(z),
     )
 
 
@@ -120,10 +121,14 @@ def _split(cells: Cells, z: Floats, off: float) -> tuple[Floats, Floats]:
 
 
 def _known(cells: Cells, ignored: float) -> tuple[Floats, Floats, float]:
-    """The lower law's P- and Q-masses, ignoring cells of which too little is known, and the error of the rest."""
+    """The lower law's P- and Q-masses, ignoring cells of which too little is known, and the error of the rest.
+
+    Cells that P never gives count too: a P-mass of 0 is one of at most `_FAINT`, which is charged to `lost`.
+    """
+    never = (cells.p == 0) & (cells.p_error == 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        worst = np.maximum(cells.p_error / cells.p, cells.q_error / cells.q)
-    known = (worst < _UNKNOWN) & (cells.p > 16 * SMALLEST_NORMAL) & (cells.q > 16 * SMALLEST_NORMAL)
+        worst = np.maximum(np.where(never, 0.0, cells.p_error / cells.p), cells.q_error / cells.q)
+    known = (worst < _UNKNOWN) & (never | (cells.p > 16 * SMALLEST_NORMAL)) & (cells.q > 16 * SMALLEST_NORMAL)
     order = np.argsort(np.where(known, -worst, -np.inf))
     known[order[np.cumsum((cells.p + cells.q)[order]) <= ignored]] = False
     slack = float(np.max(worst, where=known, initial=0.0))
