@@ -151,15 +151,16 @@ def test_transforms_that_err_more_than_is_charged_are_found(monkeypatch: pytest.
 
 
 def test_cells_that_are_gathered_instead_of_spread_are_found() -> None:
-    """L2: the nearer point for a cell above, on a coarse grid."""
-    law = steps(4, step=0.25)
-    gathered = replace(
-        law,
-        components={
-            k: Component(p.start, np.stack([p.rows[Q_LOWER], p.rows[P_LOWER], p.rows[Q_LOWER]]))
-            for k, p in law.components.items()
-        },
-    )
+    """L2: what is nearest to a point on it above, on a coarse grid."""
+    step = 0.25
+    law = steps(4, step=step)
+    points = step * np.arange(-24, 25)
+    _, q = GaussianPair(0.5).masses(np.append(points - step / 2, points[-1] + step / 2))
+    base = discretise.discretised([GaussianPair(0.5)], step, ((-24, 24),))
+    nearest = q[1:-1] * np.exp(base.tilt * points)
+    gathered = one = changed(base, lambda _: nearest, (UPPER,))
+    for _ in range(3):
+        gathered = compose.product(gathered, one)
     assert verdict_on_upper(law, 4) == "confirmed"
     assert verdict_on_upper(gathered, 4) == "contradicted"
 
