@@ -267,7 +267,18 @@ def test_a_device_without_an_end_is_no_state(tmp_path: Path, dpcalc: Callable[..
     data.write_text("a,label\n" + "".join(f"{n},{n % 2}\n" for n in range(8)))
     words = {
         "filter": ["filter", log, "--filter", "gdp", "--sigma", "4", "--mu", "1", "--state", "/dev/zero"],
-        "train": ["train", "--data", data, "--model", "logistic", "--checkpoint", "/dev/zero", "--resume"],
+        "train": [
+            "train",
+            "--data",
+            data,
+            "--algorithm",
+            "gd",
+            "--steps",
+            "1",
+            "--checkpoint",
+            "/dev/zero",
+            "--resume",
+        ],
     }
     done = dpcalc(*words[command])
     assert done.code == 2
