@@ -52,6 +52,7 @@ if _typing.TYPE_CHECKING:
     from dpcalc.filters.rules import dp_rule, gdp_rule, rdp_rule
     from dpcalc.ledger.answers import RefusedError
     from dpcalc.ledger.ledger import Ledger
+    from dpcalc.training.queries import LinearQueries, Terms
 
 _HOMES = {
     "dpcalc.api.functions": (
@@ -70,6 +71,7 @@ _HOMES = {
     "dpcalc.filters.rules": ("dp_rule", "gdp_rule", "rdp_rule"),
     "dpcalc.ledger.answers": ("RefusedError",),
     "dpcalc.ledger.ledger": ("Ledger",),
+    "dpcalc.training.queries": ("LinearQueries", "Terms"),
 }  # fmt: skip
 
 __all__ = [
@@ -89,10 +91,12 @@ __all__ = [
     "InputError",
     "Laplace",
     "Ledger",
+    "LinearQueries",
     "RandomizedResponse",
     "RefusedError",
     "Result",
     "Staircase",
+    "Terms",
     "__version__",
     "calibrate",
     "compose",

@@ -180,7 +180,7 @@ def test_a_frame_has_the_total_and_the_entries() -> None:
         (lambda: dpcalc.convert(gdp=1, zcdp=1), "exactly one of gdp, rdp, zcdp and dp"),
         (lambda: dpcalc.filter([[1.0]], filter="gdp", mu=1), "sigma"),
         (lambda: dpcalc.filter([["a"]], filter="gdp", mu=1, sigma=1), "log: expected numbers"),
-        (lambda: dpcalc.sgd_bound(algorithm="gd"), "n: is missing"),
+        (lambda: dpcalc.sgd_bound(algorithm="gd", delta=1e-5), "n: is missing"),
         (lambda: dpcalc.exp_mech(lipschitz=1, delta=1e-5), "strong_convexity"),
         (lambda: dpcalc.train(model="tree"), "model: expected"),
     ],

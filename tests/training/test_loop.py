@@ -207,6 +207,7 @@ VARIANTS = [
     replace(FULL, filter="gdp", filter_mode="clip", extra_steps=4, clip=3.0),
     replace(FULL, algorithm="cgd", batch_size=200, momentum=0.9, filter="rdp", extra_steps=4, clip=3.0),
     replace(FULL, algorithm="sgd", batch_size=100, clipping="online", optimizer="adam-wosm", steps=10),
+    replace(FULL, optimizer="adam", filter="gdp", extra_steps=4),
     replace(FULL, algorithm="sgd", batch_size=100, clipping="quantile", noise_multiplier=3.0, steps=10),
     replace(FULL, algorithm="sgd", batch_size=60, filter="rdp", noise_multiplier=2.0),
 ]
