@@ -19,6 +19,7 @@ from dpcalc.last_iterate.contraction import ROUND_UP, contractions
 from dpcalc.last_iterate.schedule import Schedule
 from dpcalc.last_iterate.setting import Setting
 from dpcalc.last_iterate.shifts import best_start, least_energy
+from dpcalc.last_iterate.stochastic import composition_theorem
 
 _MOST_LEVELS = 10  # different noise levels that random batches are composed of; more are rounded to the safe side
 _LOUDEST = 1e150  # the most noise, relative to that of the last step, that is made use of: its square is still a number
@@ -40,8 +41,7 @@ class _Course:
 
 
 def _course(setting: Setting, rates: Floats, sigmas: Floats) -> _Course:
-    assert setting.smoothness is not None
-    factors = contractions(rates, setting.strong_convexity or 0.0, setting.smoothness)
+    factors = contractions(rates, setting.strong_convexity or 0.0, setting.step_smoothness)
     left = np.append(np.cumprod(factors[:0:-1])[::-1], 1.0)
     injections, noises = rates * setting.sensitivity / setting.batch, rates * sigmas
     largest, last = float(injections.max()), float(noises[-1])
@@ -136,7 +136,7 @@ def _stochastic(setting: Setting, rates: Floats, sigmas: Floats, delta: float) -
     counts = np.cumsum([np.bincount(stretch, minlength=levels.size) for stretch in stretches], axis=0)
     composed = Bound(
         name=COMPOSITION,
-        theorem="Bok et al. 2024, Theorem 4.8, step by step",
+        theorem=f"{composition_theorem(setting)}, step by step",
         conditions=("any loss",),
         subsampled=_parts(levels, counts[-1]),
     )

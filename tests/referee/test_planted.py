@@ -18,6 +18,7 @@ pytest.importorskip("flint")
 from dpcalc.accounting.certified import coarsen, compose, convolve, discretise, read
 from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, UPPER, Component, Law
 from dpcalc.pairs.gaussian import GaussianPair
+from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.sums.allocated import lower_pair, upper_pair
 from dpcalc.pairs.sums.law import SumLaw
 from dpcalc.pairs.sums.terms import terms
@@ -151,17 +152,13 @@ def test_transforms_that_err_more_than_is_charged_are_found(monkeypatch: pytest.
 
 
 def test_cells_that_are_gathered_instead_of_spread_are_found() -> None:
-    """L2: what is nearest to a point on it above, on a coarse grid."""
-    step = 0.25
-    law = steps(4, step=step)
-    points = step * np.arange(-24, 25)
-    _, q = GaussianPair(0.5).masses(np.append(points - step / 2, points[-1] + step / 2))
-    base = discretise.discretised([GaussianPair(0.5)], step, ((-24, 24),))
-    nearest = q[1:-1] * np.exp(base.tilt * points)
-    gathered = one = changed(base, lambda _: nearest, (UPPER,))
+    """L2: coarse cells put onto their own means above, which is what L3 does below."""
+    p, q = (masses[1:-1] for masses in GaussianPair(0.5).masses(np.arange(-6.0, 6.1, 0.4)))
+    base = discretise.discretised([PointPair(np.log(p / q), p, q)], 0.01, ((-600, 600),))
+    gathered = base
     for _ in range(3):
-        gathered = compose.product(gathered, one)
-    assert verdict_on_upper(law, 4) == "confirmed"
+        gathered = compose.product(gathered, base)
+    assert verdict_on_upper(steps(4), 4) == "confirmed"
     assert verdict_on_upper(gathered, 4) == "contradicted"
 
 
