@@ -102,7 +102,8 @@ class _Run:
         records, algorithm = int(request["n"]), str(request["algorithm"])
         batch = records if algorithm == "gd" else int(request.get("batch_size", records))
         clip = request.get("clip")
-        sensitivity = arb(float(request["sensitivity"])) if clip is None else 2 * arb(float(clip))
+        moves = 2 if request.get("adjacency", "replace-one") == "replace-one" else 1  # clips, at most
+        sensitivity = arb(float(request["sensitivity"])) if clip is None else moves * arb(float(clip))
         schedule = request.get("schedule") or ()
         if "steps" in request:
             steps = int(request["steps"])

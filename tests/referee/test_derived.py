@@ -29,13 +29,24 @@ RUNS = {
     "cyclic, projected": f"{CGD} --epochs 300 --smoothness 2 --diameter 0.7",
     "cyclic, clipped": "sgd-bound --algorithm cgd --clip 2 --noise-multiplier 7 --n 60 --batch-size 20 --lr 0.3 "
     "--epochs 4 --delta 1e-6",
+    "cyclic, clipped, added": "sgd-bound --algorithm cgd --clip 2 --noise-multiplier 7 --n 60 --batch-size 20 --lr 0.3 "
+    "--epochs 4 --delta 1e-6 --adjacency add-remove",
     "exact": "exp-mech --lipschitz 1.3 --strong-convexity 2.5 --delta 1e-6",
     "stationary chain": "exp-mech --lipschitz 1.3 --strong-convexity 2.5 --lr 0.1 --smoothness 6 --delta 1e-6",
     "chain": "exp-mech --lipschitz 1.3 --strong-convexity 2.5 --lr 0.1 --smoothness 6 --steps 9 --delta 1e-6",
     "few choices": "exp-mech --epsilon-mech 0.7 --count 3 --delta 1e-6",
     "bounded": "exp-mech --lipschitz 0.2 --diameter 1 --delta 1e-6",
 }
-EXACT = ("any loss", "strongly convex", "cyclic", "cyclic, clipped", "exact", "stationary chain", "chain")
+EXACT = (
+    "any loss",
+    "strongly convex",
+    "cyclic",
+    "cyclic, clipped",
+    "cyclic, clipped, added",
+    "exact",
+    "stationary chain",
+    "chain",
+)
 
 
 def told(words: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
