@@ -30,7 +30,7 @@ def upper_pair(law: SumLaw) -> BoundPair:
     """A measure above the law of the mean, as points: over-weights are allowed (L1)."""
     x = np.concatenate([law.values(k) / law.count for k in law.parts] or [np.zeros(0)])
     weights = np.concatenate([part.rows[UPPER] for part in law.parts.values()] or [np.zeros(0)])
-    weights = weights * (1 + 2 * law.relative + 8 * UNIT)
+    weights = weights * (1 + 2 * law.relative)
     seen = (x > 0) & (weights > _FAINT)
     hidden_q = float(weights[~seen].sum())
     hidden_p = float((weights[~seen] * x[~seen]).sum())
