@@ -22,6 +22,7 @@ from dpcalc.last_iterate.shifts import best_start, least_energy
 from dpcalc.last_iterate.stochastic import composition_theorem
 
 _MOST_LEVELS = 10  # different noise levels that random batches are composed of; more are rounded to the safe side
+_MOST_ROUNDED = 20_000_000  # steps times places in the cycle that are gone through one by one
 _LOUDEST = 1e150  # the most noise, relative to that of the last step, that is made use of: its square is still a number
 
 
@@ -115,6 +116,33 @@ def _best_shifts(setting: Setting, course: _Course) -> Bound:
         conditions=_conditions(setting),
         mu=math.sqrt(energy) * course.unit * _rounding(setting.steps),
         tau=tau,
+    )
+
+
+def with_rounding(setting: Setting, wobble: float) -> Bound | None:
+    """Theorem C.3 at its optimum where every step injects `wobble` more, whether it uses the record or not.
+
+    For full and cyclic batches with constant steps; None for random ones, and for runs that would take too long.
+    """
+    steps, length = setting.steps, setting.batches
+    if (setting.algorithm == "sgd" and setting.batch < setting.dataset_size) or steps * length > _MOST_ROUNDED:
+        return None
+    constant = np.ones(steps)
+    course = _course(setting, constant * setting.learning_rate, constant * setting.sigma)
+    always, nothing = course.rises * (wobble / setting.injection), np.zeros(steps)
+    energies = []
+    for first in range(min(length, steps)):
+        rises = always.copy()
+        rises[first::length] += course.rises[first::length]
+        energy = least_energy(course.widths, rises)
+        if course.distances is not None:
+            energy = min(energy, best_start(course.widths, rises, nothing, course.distances)[0])
+        energies.append(energy)
+    return Bound(
+        name=OPTIMAL_SHIFTS,
+        theorem="Bok et al. 2024, Theorem C.3 at its optimum, with the rounding of every step (docs/train.md)",
+        conditions=_conditions(setting),
+        mu=math.sqrt(max(energies)) * course.unit * _rounding(steps + 8),
     )
 
 

@@ -201,7 +201,7 @@ class Request:
         if self.noise_multiplier is not None:
             if self.clip is None:
                 raise InputError(
-                    "a noise multiplier is relative to a clip: give --clip C too (σ on the sum is zC, and L = 2C), "
+                    "a noise multiplier is relative to a clip; give --clip C too (σ on the sum is zC, and L = 2C), "
                     "or --noise-over-sensitivity for bσ/L"
                 )
             return float(noise * self.clip / batch)
