@@ -102,6 +102,10 @@ class _Edits(ast.NodeVisitor):
     def _edit(self, node: ast.expr) -> None:
         if not self.steers:
             self._soundness(node)
+            parent = self.parents[-1]
+            added = isinstance(parent, ast.AugAssign) and node is parent.value
+            if added and self.is_error(node) and not self.is_rounding(node):
+                self._add("soundness", node, f"(0.0 * ({self._text(node)}))")
         for text in _logic(node):
             self._add("logic", node, text)
 
@@ -126,6 +130,8 @@ class _Edits(ast.NodeVisitor):
 
     def _sum(self, node: ast.expr) -> None:
         """A sum of terms of which some are errors: those of rounding go together, the others one by one."""
+        if self._defines_a_constant():
+            return
         terms = list(_terms(node))
         errors = [(sign, term) for sign, term in terms if self.is_error(term)]
         rounding = [pair for pair in errors if self.is_rounding(pair[1])]
@@ -184,8 +190,10 @@ class _Edits(ast.NodeVisitor):
             return True
         if isinstance(parent, ast.Call) and _name(parent.func) in GUARDS | {"geomspace", "linspace"}:
             return isinstance(node, ast.Constant)
-        top = len(self.parents) == 2
-        return top and self.path.name != "rounding.py"
+        return self._defines_a_constant()
+
+    def _defines_a_constant(self) -> bool:
+        return len(self.parents) == 2 and self.path.name != "rounding.py"
 
     def _function(self) -> str:
         names = [p.name for p in self.parents if isinstance(p, (ast.FunctionDef, ast.ClassDef))]

@@ -37,8 +37,7 @@ def by_laws(parts: Parts, question: Question) -> Answer:
     """The interval of dominating pairs from above and of attained ones from below, by the best engine."""
     above = [run for mechanism, count in parts for run in mechanism.runs(count)]
     asked = {"delta": question.delta, "epsilon": question.epsilon}
-    known = [(mechanism.attained_by_runs(count, **asked), mechanism.releases(count)) for mechanism, count in parts]
-    below = [(pairs, count) for pairs, count in known if pairs is not None]
+    below = [run for mechanism, count in parts for run in mechanism.attained_runs(count, **asked) or ()]
     if not only_bounded([*above, *below]):
         return _answer(above, below, question, question)
     best: Answer | None = None

@@ -248,10 +248,15 @@ class NormCounts:
             wide = narrow.astype(_WIDE[0])
             self._packed = (wide >> _NARROW[1] << _WIDE[1]) + (wide & 2 ** _NARROW[1] - 1)
 
-    def on_edges(self, records: Indices | slice) -> tuple[Floats, Floats]:
-        """Numbers of steps on each edge but 0 (fractional), and for each bucket at least Σw(1−w) over its steps."""
+    def on_edges(self, records: Indices | slice, *, rounded: bool = False) -> tuple[Floats, Floats]:
+        """Numbers of steps on each edge but 0 (fractional), and for each bucket at least Σw(1−w) over its steps.
+
+        With norms `rounded` up to the edge above there are no coins.
+        """
         packed = self.packed[records]
         steps = (packed >> self._shift).astype(np.float64)
+        if rounded:
+            return steps, np.zeros_like(steps)
         upper = (packed & (1 << self._shift) - 1).astype(np.float64) / UNIT
         lower = steps - upper
         whole = upper.copy()

@@ -49,12 +49,16 @@ class _Choice:
     share: float
 
 
+def composition_theorem(setting: Setting) -> str:
+    """What composes the steps of random batches."""
+    return "composition of Poisson-sampled Gaussians" if setting.is_poisson else "Bok et al. 2024, Theorem 4.8"
+
+
 def composition(setting: Setting) -> Bound:
-    """C_p(G(L/(bσ)))^{⊗t} for any loss (Theorem 4.8)."""
+    """C_p(G(L/(bσ)))^{⊗t} for any loss (Theorem 4.8), or the same of Poisson batches under add-remove."""
     steps = Subsampled(mu=setting.step_mu * ROUND_UP, count=setting.steps)
-    return Bound(
-        name=COMPOSITION, theorem="Bok et al. 2024, Theorem 4.8", conditions=("any loss",), subsampled=(steps,)
-    )
+    theorem = composition_theorem(setting)
+    return Bound(name=COMPOSITION, theorem=theorem, conditions=("any loss",), subsampled=(steps,))
 
 
 def strongly_convex(setting: Setting, delta: float) -> Bound:
@@ -173,9 +177,9 @@ def bounds(setting: Setting, delta: float) -> list[Bound]:
     if setting.batch == setting.dataset_size:
         return gradient_descent.bounds(setting)
     found = [composition(setting)]
-    if setting.strongly_convex:
+    if setting.strongly_convex and not setting.is_poisson:
         found.append(strongly_convex(setting, delta))
-    if setting.diameter is not None:
+    if setting.diameter is not None and not setting.is_poisson:
         found.append(constrained(setting, delta))
     if setting.strongly_convex or setting.diameter is not None:
         found.append(one_sided(setting, delta))

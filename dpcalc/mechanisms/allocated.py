@@ -108,8 +108,10 @@ class RandomlyAllocated(Mechanism):
         attained = self.base.attained_pairs()
         return self._pairs_of(attained, self.steps, "lower") if attained and self.selected == 1 else None
 
-    def releases(self, count: int) -> int:
-        return self.steps * count if self._is_plain else count
+    def attained_runs(
+        self, count: int, *, delta: float | None = None, epsilon: float | None = None
+    ) -> tuple[tuple[tuple[Pair, Pair], int], ...] | None:
+        return super().attained_runs(self.steps * count if self._is_plain else count, delta=delta, epsilon=epsilon)
 
     def basic_dp(self) -> tuple[float, float]:
         """Whichever steps were drawn, it is the base so many times."""

@@ -54,7 +54,7 @@ class TruncatedPoisson(PoissonSampled):
         if high == 0:
             return added
         kept = self.sampling_rate * (self.largest_batch / (self.largest_batch + 1)) * (1 + 4 * UNIT)
-        replaced = sampled(self.base.as_replace_one().pairs(), min(kept, 1.0))
+        replaced = sampled(self.base.replaced()[0], min(kept, 1.0))
         remove, add = (
             BlendedPair(first, second, (1 - low) * (1 + 2 * UNIT), high)
             for first, second in zip(added, replaced, strict=True)

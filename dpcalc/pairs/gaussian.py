@@ -95,9 +95,10 @@ class GaussianPair(Pair):
     def log_excess(self, powers: Floats, side: int = 0) -> Floats:
         if side:
             return np.full(powers.shape, np.inf)
-        exponent = powers * (powers - 1) * (self.mu * self.mu / 2) * (1 + ROUNDING)
+        exponent = powers * (powers - 1) * (self.mu * self.mu / 2)
         with np.errstate(divide="ignore"):
-            return np.asarray(exponent + np.log(-np.expm1(-exponent)) + ROUNDING)
+            short = np.log(-np.expm1(-exponent))
+        return np.asarray(exponent + short + ROUNDING * (1 + exponent - np.maximum(short, -1000.0)))
 
     def window(self, powers: Floats) -> tuple[float, float, Floats]:
         """Fourteen standard deviations around 0 and around the mean of L under X^β Q.

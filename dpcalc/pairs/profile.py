@@ -80,11 +80,10 @@ def profile(pair: Pair, losses: Floats) -> Floats:
     p, q, p_error, q_error = pair.cells(losses)
     lacking = 1 - float(p.sum())
     missing = lacking if lacking > float(p_error.sum()) + 2 * len(p) * UNIT else 0.0
-    rounding = accumulated(len(p) + 16)
-    p_above = (_above(p + p_error) + missing) * (1 + rounding)
-    q_above = _above(np.maximum(q - q_error, 0.0)) * (1 - rounding)
+    p_above, q_above = _above(p + p_error) + missing, _above(np.maximum(q - q_error, 0.0))
+    rounding = (2 * accumulated(len(p) + 16) + _PLACES) * p_above
     least = np.maximum(-np.expm1(losses), 0.0)
-    return np.asarray(np.clip(p_above - np.exp(losses) * q_above + _PLACES * p_above, least, 1.0))
+    return np.asarray(np.clip(p_above - np.exp(losses) * q_above + rounding, least, 1.0))
 
 
 def _above(masses: Floats) -> Floats:

@@ -119,7 +119,7 @@ def _with_error(
     shares = kappa * (1 + inside)
     bound = (_sums(powers, v, log_weight) + left + right + kappa * outside) / (1 - shares)
     furthest = np.abs(v).max(axis=1, keepdims=True)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         value = np.log(bound) + ROUNDING * (1 + powers * furthest + last**2 + (1 + last) / sigma**2)
     return np.where((shares < 0.5) & fits, value, np.inf)
 

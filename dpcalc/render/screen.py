@@ -103,7 +103,7 @@ def _facts(facts: Sequence[Fact], width: int | None) -> list[str]:
 
 def _table(section: Section, width: int | None, *, titled: bool) -> list[str]:
     """Columns two spaces apart, numbers to the right; too narrow, words wrap and the last columns go."""
-    section = _without_empty_columns(section)
+    section = without_empty_columns(section)
     columns = list(map(printable, section.columns))
     texts = cells(section)
     room = None if width is None else width - len(_INDENT)
@@ -126,7 +126,7 @@ def _table(section: Section, width: int | None, *, titled: bool) -> list[str]:
     return [*lines, *(f"{_INDENT}{line}" for line in wrapped(section.note, room) if line)]
 
 
-def _without_empty_columns(section: Section) -> Section:
+def without_empty_columns(section: Section) -> Section:
     """The table without columns in which nobody has said anything."""
     kept = [i for i in range(len(section.columns)) if any(row[i] != "" for row in section.rows)]
     if not section.rows or len(kept) == len(section.columns):

@@ -32,6 +32,7 @@ _DETAILS: Mapping[str, str] = {
     "sgd-bound": "request",
     "exp-mech": "request",
     "train": "request",
+    "queries": "request",
     "report": "mechanisms",
     "ledger init": "budget",
     "ledger spend": "budget",
@@ -44,6 +45,7 @@ _FROM_DETAILS: Mapping[str, str] = {
     "exp-mech": "dpcalc.last_iterate.recompute:sampling_guarantee_of",
     "filter": "dpcalc.filters.recompute:guarantee_of",
     "train": "dpcalc.training.recompute:guarantee_of",
+    "queries": "dpcalc.training.query_report:guarantee_of",
 }
 
 # Commands that compose by the same accountants as a recomputation.

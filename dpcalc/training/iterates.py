@@ -80,7 +80,7 @@ def compare(trainer: Trainer) -> None:
 def measure(trainer: Trainer) -> None:
     """Try the released parameters on some test records now and then, where these are public."""
     often = trainer.step % -(-trainer.total_steps // _MEASURED) == 0 or trainer.finished
-    if not often or trainer.plan.looked or not len(trainer.data.x_test):
+    if not often or trainer.plan.looked or not len(trainer.data.x_test) or trainer.settings.release == "last":
         return
     x, y = trainer.data.x_test[:_TRIED], trainer.data.y_test[:_TRIED]
     trainer.history.measured.append((trainer.step, float(trainer.model.quality(trainer.parameters, x, y))))

@@ -15,12 +15,16 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.fuzz.commands import (
+    columns_log,
     csv_data,
     filter_options,
     ledger_export,
     ledger_file,
     ledger_options,
+    opacus_history,
     run,
+    sampled_spec,
+    schedule,
     train_options,
     two_releases,
 )
@@ -269,13 +273,6 @@ def _tampered(dice: random.Random, data: bytes) -> bytes:
     return stream.getvalue()
 
 
-def _schedule(dice: random.Random, folder: Path) -> list[str]:
-    path = folder / "schedule.csv"
-    path.write_bytes(spoilt_text(dice, "step,lr,sigma\n1,0.1,1\n5,0.05,2\n"))
-    command = "sgd-bound --algorithm gd --sensitivity 1 --n 100 --steps 9 --smoothness 1 --delta 1e-5 --schedule"
-    return [*command.split(), str(path)]
-
-
 KINDS: dict[str, Callable[[random.Random, Path], list[str]]] = {
     "options": _options,
     "spec": _spec,
@@ -288,11 +285,14 @@ KINDS: dict[str, Callable[[random.Random, Path], list[str]]] = {
     "grid": _grid,
     "state": _state,
     "checkpoint": _checkpoint,
-    "schedule": _schedule,
+    "schedule": schedule,
     "ledger file": ledger_file,
     "ledger export": ledger_export,
     "ledger options": ledger_options,
     "report, diff, verify": two_releases,
     "filter options": filter_options,
     "train options": train_options,
+    "sampled spec": sampled_spec,
+    "columns log": columns_log,
+    "opacus history": opacus_history,
 }

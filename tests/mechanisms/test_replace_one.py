@@ -212,3 +212,16 @@ def test_what_samples_of_declared_guarantees_attain_is_that_of_their_worst_mecha
         ours, theirs = (delta(mechanism.attained_pairs()[0], epsilon) for mechanism in (zcdp, gaussian))
         assert ours == pytest.approx(theirs, rel=1e-9)
         assert delta(zcdp.pairs()[0], epsilon) >= ours
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.4])
+def test_two_links_of_pure_dp_are_geometric_noise_moved_by_two(epsilon):
+    """α - t·g(g(α)) at its best α, g the least Q-mass that ε-DP allows; for any t and by rationals of g's corners."""
+    (pair, other), attained = RandomizedResponse(epsilon=epsilon).replaced()
+    assert pair == other
+    assert attained == (pair, pair)
+    g = lambda a: max(0.0, a * math.exp(-epsilon), 1 - (1 - a) * math.exp(epsilon))  # noqa: E731
+    for at in (0.0, 0.2, epsilon, 1.7 * epsilon):
+        best = max(a - math.exp(at) * g(g(a)) for a in np.linspace(0, 1, 4001))
+        assert delta(pair, at) == pytest.approx(best, abs=3e-4)
+        assert delta(pair, at) >= best - 1e-15

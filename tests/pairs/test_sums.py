@@ -10,9 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpcalc.accounting.compose import compose
 from dpcalc.accounting.convex_order import interval
 from dpcalc.accounting.question import Question
 from dpcalc.errors import CertificationError
+from dpcalc.mechanisms.allocated import RandomlyAllocated
+from dpcalc.mechanisms.declared import DeclaredDP
 from dpcalc.pairs.base import Cells, Need, Pair
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.points import PointPair
@@ -290,3 +293,18 @@ def test_a_pair_without_a_question_is_a_bound_too():
     assert p.sum() + 1e-9 >= 1
     assert q.sum() + 1e-9 >= 1
     assert p.sum() - 1 <= pair.excess()
+
+
+@pytest.mark.parametrize("failure", [Fraction(1, 50), Fraction(1, 4000)])
+def test_what_q_or_p_never_give_is_part_of_the_lower_bound(failure):
+    """One of five steps of a mechanism that may fail outright: δ at ε by rationals, both within a thousandth."""
+    likely = (1 - failure) * Fraction(7, 10)
+    rest = 1 - failure - likely
+    exact = exact_pairs.ExactPair([likely, rest, failure, 0], [rest, likely, 0, failure]).mean(5)
+    base = DeclaredDP(epsilon=math.log(7 / 3), delta=float(failure))
+    for epsilon in (0.05, 0.4):
+        truth = float(max(exact.delta(epsilon, direction) for direction in ("remove", "add")))
+        found = compose([(RandomlyAllocated(base=base, steps=5), 1)], epsilon=epsilon)
+        assert found.delta_lower <= truth * (1 + 1e-12)
+        assert truth * (1 - 1e-12) <= found.delta
+        assert found.delta_lower >= truth * (1 - 1e-3)

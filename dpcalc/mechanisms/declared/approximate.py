@@ -83,6 +83,14 @@ class DeclaredDP(Declared):
         epsilon, delta = conversions.group_dp(self.epsilon, self.delta, 2)
         return ReplacedDP(epsilon=epsilon, delta=delta, adjacency="replace-one", base=self)
 
+    def replaced(self) -> tuple[tuple[Pair, Pair], tuple[Pair, Pair] | None]:
+        if self.delta:
+            return super().replaced()
+        from dpcalc.pairs.points import two_links_pair
+
+        pair = two_links_pair(self.epsilon)
+        return (pair, pair), (pair, pair)
+
     def theorem(self) -> str:
         return "declared (ε,δ): two points and δ at infinity dominate it (Kairouz, Oh, Viswanath 2015)"
 

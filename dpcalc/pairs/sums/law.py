@@ -214,7 +214,7 @@ class SumLaw:
         return replace(
             self,
             parts={**self.parts, k: Part(part.start, rows)},
-            infinite=self.infinite + beyond * self._raised(part.size) * (1 + 8 * UNIT),
+            infinite=(self.infinite + beyond * self._raised(part.size)) * (1 + 8 * UNIT),
             relative=self.relative + accumulated(right + 4),
         )
 

@@ -7,8 +7,8 @@ import numpy as np
 from dpcalc.arrays import Floats
 from dpcalc.errors import CertificationError
 from dpcalc.pairs.base import Cells, Pair
-from dpcalc.pairs.sums.law import PER_SUM, RATIO, Part, Spans, SumLaw
-from dpcalc.rounding import SMALLEST_NORMAL, UNIT, accumulated
+from dpcalc.pairs.sums.law import RATIO, Part, Spans, SumLaw
+from dpcalc.rounding import SMALLEST_NORMAL, UNIT
 
 _TOO_MUCH = 1e-9  # masses that add up to more than 1 by this are not those of a pair
 _UNKNOWN = 1e-10  # lower cells whose relative error is larger are ignored
@@ -34,8 +34,8 @@ def terms(pair: Pair, step: float, spans: Spans, ignored: float = 0.0) -> SumLaw
     down, up = _split(Cells(*(column[:-1] for column in cells)), z, _off(edges))
     p, q, p_error, q_error = (float(column[-1]) for column in cells)
     at_last = (q + q_error) * (1 + 4 * UNIT)
-    spared = max(q - q_error, 0.0) * float(z[-1]) * (1 - 8 * UNIT - 2 * _off(edges))
-    infinite += max((p + p_error) * (1 + 4 * UNIT) - spared, 0.0)
+    spared = max(q - q_error, 0.0) * float(z[-1]) * (1 - 2 * _off(edges))
+    infinite += max(p + p_error - spared, 0.0)
     low_p, low_q, slack = _known(cells, ignored)
     parts: dict[int, Part] = {}
     for k in np.unique(which).tolist():
@@ -61,10 +61,10 @@ def terms(pair: Pair, step: float, spans: Spans, ignored: float = 0.0) -> SumLaw
         infinite * (1 + 8 * UNIT),
         gone[0] * (1 + 8 * UNIT),
         gone[1] * (1 + 8 * UNIT),
-        accumulated(PER_SUM),
+        0.0,  # the weights were raised by their rounding
         slack,
         _off(edges),
-        PER_SUM * len(z) * SMALLEST_NORMAL,
+        _FAINT * len(z),
     )
 
 
@@ -113,7 +113,7 @@ def _split(cells: Cells, z: Floats, off: float) -> tuple[Floats, Floats]:
     low, high = z[:-1], z[1:]
     gap = high - low
     doubt_p = cells.p_error + 8 * UNIT * cells.p + _FAINT
-    doubt_q = cells.q_error + (8 * UNIT + 4 * off) * cells.q + _FAINT
+    doubt_q = cells.q_error + 4 * off * cells.q + _FAINT
     doubt = np.where((cells.p > 0) | (cells.q > 0), (doubt_p + doubt_q * high) / gap, 0.0)
     down = np.maximum(cells.q * high - cells.p, 0.0) / gap + doubt
     up = np.maximum(cells.p - cells.q * low, 0.0) / gap + doubt
@@ -121,10 +121,14 @@ def _split(cells: Cells, z: Floats, off: float) -> tuple[Floats, Floats]:
 
 
 def _known(cells: Cells, ignored: float) -> tuple[Floats, Floats, float]:
-    """The lower law's P- and Q-masses, ignoring cells of which too little is known, and the error of the rest."""
+    """The lower law's P- and Q-masses, ignoring cells of which too little is known, and the error of the rest.
+
+    Cells that P never gives count too: a P-mass of 0 is one of at most `_FAINT`, which is charged to `lost`.
+    """
+    never = (cells.p == 0) & (cells.p_error == 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        worst = np.maximum(cells.p_error / cells.p, cells.q_error / cells.q)
-    known = (worst < _UNKNOWN) & (cells.p > 16 * SMALLEST_NORMAL) & (cells.q > 16 * SMALLEST_NORMAL)
+        worst = np.maximum(np.where(never, 0.0, cells.p_error / cells.p), cells.q_error / cells.q)
+    known = (worst < _UNKNOWN) & (never | (cells.p > 16 * SMALLEST_NORMAL)) & (cells.q > 16 * SMALLEST_NORMAL)
     order = np.argsort(np.where(known, -worst, -np.inf))
     known[order[np.cumsum((cells.p + cells.q)[order]) <= ignored]] = False
     slack = float(np.max(worst, where=known, initial=0.0))
