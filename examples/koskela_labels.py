@@ -6,9 +6,8 @@
 The paper's records are MIMIC-III's, which are not public: `mimic.py` reads them for those who hold them, `digits.py`
 makes a public task of the same kind from MNIST. An MLP, full batch, Adam; the noise is such that 50 steps cost ε at
 δ = 1e-5 (2.75: σ = 10.61), then the individual GDP filter goes on to step 100. Clips are multiples of `--clip`, near
-the best of a few that were tried. The paper prints no numbers of these figures, so what it says of them stands beside ours.
-Pictures go to FOLDER.
-Finished runs are kept in --results and not run again.
+the best of a few that were tried. The paper prints no numbers of these figures, so what it says of them stands beside
+ours. Pictures go to FOLDER. Finished runs are kept in --results and not run again.
 """
 
 from __future__ import annotations
