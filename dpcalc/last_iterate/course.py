@@ -192,7 +192,7 @@ def _stochastic(setting: Setting, rates: Floats, sigmas: Floats, delta: float) -
         theorem="one-sided shifted interpolation (docs/sgd-bound.md), step by step",
         conditions=_conditions(setting),
         mu=gaussian,
-        subsampled=_parts(levels / math.sqrt(share) * ROUND_UP, counts[index]),
+        subsampled=_parts(levels / math.sqrt(share), counts[index]),
         tau=steps - int(unrolled[index]),
     )
     return [composed, shifted]
@@ -217,7 +217,7 @@ def _levels(mus: Floats) -> tuple[Floats, Indices]:
     """The different μ, largest first merged upwards until there are few, and which one each step has."""
     levels, which = np.unique(mus, return_inverse=True)
     if levels.size > _MOST_LEVELS:
-        grid = np.geomspace(levels[0], levels[-1] * ROUND_UP, _MOST_LEVELS)
+        grid = np.geomspace(levels[0], levels[-1], _MOST_LEVELS)
         place = np.minimum(np.searchsorted(grid, levels, side="left"), _MOST_LEVELS - 1)
         return grid * ROUND_UP, place[which]
     return levels * ROUND_UP, which

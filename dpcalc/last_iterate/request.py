@@ -10,7 +10,7 @@ from dpcalc.asked import Algorithm, number, option, parsed, whole
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, PROBABILITY, parse_number, steps_of_epochs
-from dpcalc.rounding import up
+from dpcalc.rounding import times_up
 
 if TYPE_CHECKING:
     from dpcalc.last_iterate.schedule import Schedule
@@ -144,7 +144,7 @@ class Request:
         steps = self._steps()
 
         def overflow(most: int) -> float:
-            return min(1.0, up(steps * binomial_tail(records - 1, size / records, most)[1]))
+            return min(1.0, times_up(binomial_tail(records - 1, size / records, most)[1], steps))
 
         most = self.largest_batch or _least(lambda most: overflow(most) <= _OVERFLOW * self.delta, size, records)
         return {"largest_batch": most, "overflow": overflow(most)}

@@ -41,7 +41,7 @@ def validate(trainer: Trainer) -> None:
     every = trainer.settings.validate_every
     if every is None or not (trainer.step % every == 0 or trainer.finished):
         return
-    found = trainer.quality()[1]
+    found = trainer.test_quality
     assert found is not None
     if trainer.looking.validate(trainer.step, -found if trainer.model.reconstructs else found):
         trainer.best_parameters = trainer.parameters
@@ -65,12 +65,12 @@ def compare(trainer: Trainer) -> None:
     if settings.filter == "none" or not len(trainer.data.x_test):
         return
     if trainer.step == plan.planned_steps:
-        trainer.plain, trainer.plain_parameters = trainer.quality()[1], trainer.parameters.copy()
+        trainer.plain, trainer.plain_parameters = trainer.test_quality, trainer.parameters.copy()
     past = trainer.step - plan.planned_steps
     asks_others = plan.looked or settings.extra_steps is not None or settings.validate_every
     if asks_others or past <= 0 or (past % -(-extra // 4) and past != extra):
         return
-    found = trainer.quality()[1]
+    found = trainer.test_quality
     assert found is not None
     assert trainer.plain is not None
     if (found > trainer.plain) if trainer.model.reconstructs else (found < trainer.plain):
