@@ -44,7 +44,7 @@ def validate(trainer: Trainer) -> None:
     every = trainer.settings.validate_every
     if every is None or not (trainer.step % every == 0 or trainer.finished):
         return
-    found = trainer.quality()[1]
+    found = trainer.test_quality
     assert found is not None
     if trainer.looking.validate(trainer.step, -found if trainer.model.reconstructs else found):
         trainer.best_parameters = trainer.parameters
@@ -68,12 +68,12 @@ def compare(trainer: Trainer) -> None:
     if settings.filter == "none" or not len(trainer.data.x_test):
         return
     if trainer.step == plan.planned_steps:
-        trainer.plain, trainer.plain_parameters = trainer.quality()[1], trainer.parameters.copy()
+        trainer.plain, trainer.plain_parameters = trainer.test_quality, trainer.parameters.copy()
     past = trainer.step - plan.planned_steps
     asks_others = plan.looked or settings.extra_steps is not None or settings.validate_every
     if asks_others or past <= 0 or past not in {math.ceil(share * extra) for share in _COMPARED}:
         return
-    found = trainer.quality()[1]
+    found = trainer.test_quality
     assert found is not None
     assert trainer.plain is not None
     if (found > trainer.plain) if trainer.model.reconstructs else (found < trainer.plain):
@@ -83,7 +83,7 @@ def compare(trainer: Trainer) -> None:
 def measure(trainer: Trainer) -> None:
     """Try the released parameters on some test records now and then, where these are public."""
     often = trainer.step % -(-trainer.total_steps // _MEASURED) == 0 or trainer.finished
-    if not often or trainer.plan.looked or not len(trainer.data.x_test):
+    if not often or trainer.plan.looked or not len(trainer.data.x_test) or trainer.settings.release == "last":
         return
     x, y = trainer.data.x_test[:_TRIED], trainer.data.y_test[:_TRIED]
     trainer.history.measured.append((trainer.step, float(trainer.model.quality(trainer.parameters, x, y))))
