@@ -172,6 +172,15 @@ def test_steps_of_a_filter_that_do_not_help_are_taken_back(dpcalc):
     assert "did not help" in dpcalc(*arguments, "--filter", "gdp").out
 
 
+def test_a_filter_that_gains_is_not_stopped_by_its_first_steps(dpcalc):
+    """With a clip far above most norms a filter gains, though five steps after the planned ones it is still behind."""
+    arguments = ("train", "--filter", "gdp", "--lr", "2.5", "--clip", "4", "--steps", "40", "--seed", "4", "-f", "json")
+    first = dpcalc(*arguments, "--extra-steps", "5").json["details"]
+    whole = dpcalc(*arguments).json["details"]
+    assert first["test_accuracy"] < first["without_filter"]["test_accuracy"]
+    assert whole["test_accuracy"] > whole["without_filter"]["test_accuracy"] + 0.01
+
+
 def test_a_refusal_ends_with_the_command_that_works(dpcalc):
     result = dpcalc("train", "--filter", "gdp", "--algorithm", "sgd")
     assert result.code == 2
