@@ -64,7 +64,7 @@ def mean_law(pair: Pair, steps: int, need: Need) -> SumLaw:
     """The certified law of the mean of so many copies, on grids that should serve a need."""
     drawn = one_term(pair)
     hints = make_hints(need, of_mean(pair, steps), drawn, steps)
-    term = terms(pair, hints.step, hints.spans(drawn), need.rare)
+    term = terms(pair, hints.step, hints.spans(drawn), need.rare, steps)
     law = term
     for bit in bin(steps)[3:]:
         law = hints.trimmed(law.plus(law))
