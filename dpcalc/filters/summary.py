@@ -10,11 +10,12 @@ import numpy as np
 from dpcalc import conversions
 from dpcalc.accounting.implied import implied
 from dpcalc.arrays import Bools, Floats
+from dpcalc.evidence import Evidence
 from dpcalc.filters import dominating, individual
 from dpcalc.filters.anytime import anytime_epsilon
 from dpcalc.filters.rule import Rule, theorem_of
 from dpcalc.filters.run import Run, Settings
-from dpcalc.guarantee import Evidence, Guarantee, Stated
+from dpcalc.guarantee import Guarantee, Stated
 
 _ODOMETERS = {"gdp": "Koskela et al. 2023, Section C.5", "rdp": "Feldman, Zrnic 2021, Proposition 4.10, Corollary 4.11"}
 _SPLIT_THEOREM = "Whitehouse, Ramdas, Rogers, Wu 2023: steps with a δ of their own"
