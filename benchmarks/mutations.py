@@ -103,7 +103,8 @@ class _Edits(ast.NodeVisitor):
         if not self.steers:
             self._soundness(node)
             parent = self.parents[-1]
-            if isinstance(parent, ast.AugAssign) and self.is_error(node) and not self.is_rounding(node):
+            added = isinstance(parent, ast.AugAssign) and node is parent.value
+            if added and self.is_error(node) and not self.is_rounding(node):
                 self._add("soundness", node, f"(0.0 * ({self._text(node)}))")
         for text in _logic(node):
             self._add("logic", node, text)

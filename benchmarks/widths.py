@@ -193,7 +193,7 @@ def main() -> int:
         arguments, reasons, code, result, seconds = drawn(f"{wanted.seed} {turn}", wanted.only)
         gap, nothing = measured(result) if code in (0, 1) else (math.inf, True)
         slow = seconds > SLOW
-        tallies[" + ".join(reasons) or "attained"].add(gap, nothing, slow)
+        tallies[reasons[0] if reasons else "attained"].add(gap, nothing, slow)
         if slow or code == 3 or (not reasons and (gap > WIDE or nothing)):
             told = f"gap {gap:.2g}, {seconds:.1f} s, [{result.get('epsilon_lower')}, {result.get('epsilon')}]"
             print(f"{turn}: {told}\n  dpcalc {' '.join(arguments)}", flush=True)

@@ -78,7 +78,12 @@ class LinearLoss:
     @property
     def smoothness(self) -> float:
         """M = c·(R² + 1) + λ."""
-        return up(_SHAPES[self.loss].curvature * self.squared_input + self.regularization)
+        return up(self.curvature * self.squared_input + self.regularization)
+
+    @property
+    def curvature(self) -> float:
+        """Of the loss in its scores."""
+        return _SHAPES[self.loss].curvature
 
     def _slope(self) -> tuple[float, str]:
         """S and its reason. With several classes each has a φ of its own, and slopes add in squares."""
@@ -102,14 +107,10 @@ class LinearLoss:
             ("R", self.reach, "norm of a record's features, at most; with the constant 1 it is √(R² + 1)"),
             ("G", self.gradient, f"norm of a gradient: {_short(slope)}·√(R² + 1), as {why}"),
             ("L", apart * own, f"what a record moves the sum by, at most: {'twice ' if apart > 1 else ''}{whose}"),
-            ("M", self.smoothness, f"{self._curvature}·(R² + 1) + λ, as {_SHAPES[self.loss].why_curvature}"),
+            ("M", self.smoothness, f"{_short(self.curvature)}·(R² + 1) + λ, as {_SHAPES[self.loss].why_curvature}"),
             ("m", self.regularization, "λ: the regulariser alone is strongly convex"),
         ]
         return tuple((name, f"{value:.6g}", reason) for name, value, reason in rows if math.isfinite(value))
-
-    @property
-    def _curvature(self) -> str:
-        return _short(_SHAPES[self.loss].curvature)
 
     def assumptions(self) -> tuple[str, ...]:
         """What must hold of the run for these constants to be those of its losses."""

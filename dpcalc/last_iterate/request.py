@@ -10,7 +10,7 @@ from dpcalc.asked import Algorithm, number, option, parsed, whole
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, PROBABILITY, parse_number, steps_of_epochs
-from dpcalc.rounding import up
+from dpcalc.rounding import times_up
 
 if TYPE_CHECKING:
     from dpcalc.last_iterate.schedule import Schedule
@@ -57,7 +57,11 @@ class Request:
     n: Annotated[int | None, whole("--n", help="Number of records n.", panel=_RUN)] = None
     sensitivity: Annotated[
         float | None,
-        number("--sensitivity", help="L: largest distance between two records' gradients.", panel=_LOSS),
+        number(
+            "--sensitivity",
+            help="L: largest distance between two records' gradients; under add-remove their largest norm.",
+            panel=_LOSS,
+        ),
     ] = None
     clip: Annotated[
         float | None, number("--clip", help="C: gradients are clipped at this norm, so L = 2C.", panel=_LOSS)
@@ -140,7 +144,7 @@ class Request:
         steps = self._steps()
 
         def overflow(most: int) -> float:
-            return min(1.0, up(steps * binomial_tail(records - 1, size / records, most)[1]))
+            return min(1.0, times_up(binomial_tail(records - 1, size / records, most)[1], steps))
 
         most = self.largest_batch or _least(lambda most: overflow(most) <= _OVERFLOW * self.delta, size, records)
         return {"largest_batch": most, "overflow": overflow(most)}
@@ -201,7 +205,7 @@ class Request:
         if self.noise_multiplier is not None:
             if self.clip is None:
                 raise InputError(
-                    "a noise multiplier is relative to a clip: give --clip C too (σ on the sum is zC, and L = 2C), "
+                    "a noise multiplier is relative to a clip; give --clip C too (σ on the sum is zC, and L = 2C), "
                     "or --noise-over-sensitivity for bσ/L"
                 )
             return float(noise * self.clip / batch)

@@ -66,7 +66,7 @@ def read_result(root: Node) -> Document:
     claim = _Claim.read(root)
     asked = claim.question()
     document = Document(
-        entries=read_entries_of(root),
+        entries=read_entries_of(root, called=None if claim.command == "convert" else claim.command),
         adjacency=read_adjacency(claim.values["adjacency"]),
         budget=_budget(claim),
         status=claim.status,

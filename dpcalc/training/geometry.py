@@ -8,6 +8,7 @@ from typing import Annotated
 from dpcalc.asked import number, option, parsed
 from dpcalc.last_iterate.losses import LossName
 from dpcalc.numbers import POSITIVE, parse_number
+from dpcalc.training.names import ReleaseName
 
 
 def _shares(text: str) -> tuple[float, ...]:
@@ -19,7 +20,8 @@ class Geometry:
     """The loss, the ball that parameters are brought back to after every step, and what each layer has of the clip.
 
     A ball of `diameter` D is centred at 0. With per-layer clipping layer l is clipped at C·a_l/√Σa², a the
-    `layer_shares` (all alike unless told), so that a record's whole gradient has at most the norm C.
+    `layer_shares` (all alike unless told), so that a record's whole gradient has at most the norm C. `release` says
+    what leaves the building: any of the iterates, or the last one and nothing that earlier ones were asked.
     """
 
     loss: Annotated[LossName, option("--loss", help="Of the class scores.", panel="Data and model")] = "cross-entropy"
@@ -38,3 +40,6 @@ class Geometry:
             shows_default=False,
         ),
     ] = ()
+    release: Annotated[ReleaseName, option("--release", help="Which iterates may be released.", panel="Privacy")] = (
+        "iterates"
+    )

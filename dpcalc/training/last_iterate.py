@@ -7,14 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Adjacency, Guarantee
+from dpcalc.guarantee import Adjacency, Guarantee, MuKind
+from dpcalc.last_iterate.bound import CLIPPED as CONVEX_WHEN_CLIPPED
 from dpcalc.last_iterate.bound import COMPOSITION
+from dpcalc.last_iterate.course import with_rounding
 from dpcalc.last_iterate.losses import LinearLoss
 from dpcalc.last_iterate.setting import Setting
 from dpcalc.report import rounded_up
 from dpcalc.training.names import LINEAR
 from dpcalc.training.plan import Plan
 from dpcalc.training.settings import Settings
+from dpcalc.training.step_rounding import wobble
 from dpcalc.training.sums import TILE, margin
 
 CLIPPED = (
@@ -23,9 +26,11 @@ CLIPPED = (
     "is labelled approximate"
 )
 
+EXPONENTIALS = "exponentials in single precision are right to 25 units in the last place"
+
 ROUNDED = (
     "the last-iterate bound is proved for exact gradient steps; that they are computed in single precision is not "
-    "counted in it, so it is labelled numerical"
+    "counted in it, so it is labelled numerical (with --diameter and --release last there is also one that counts it)"
 )
 
 
@@ -69,7 +74,20 @@ def last_iterate_bounds(plan: Plan, *, classes: int, steps: int | None) -> LastI
     except InputError as error:
         return LastIterates(reasons=(f"the last-iterate bound is not given: {error}",))
     reason = "" if losses.one_score or not acts(losses, plan) else _active(losses, plan)
-    return LastIterates(guarantees=tuple(_evaluated(setting, bound, plan, reason) for setting, bound in found))
+    listed = [_evaluated(setting, bound, plan, reason) for setting, bound in found]
+    if not reason and steps is None and classes:
+        listed += _certified(plan, losses)
+    return LastIterates(guarantees=tuple(listed))
+
+
+def _certified(plan: Plan, losses: LinearLoss) -> list[LastIterate]:
+    """The bounds that count what rounding does to every step, where that is known."""
+    shaken = wobble(plan, losses)
+    if shaken is None:
+        return []
+    settings = [_setting(plan, losses, None, adjacency) for adjacency in _neighbours(plan.settings)]
+    bounds = [(setting, with_rounding(setting, shaken, plan.delta)) for setting in settings]
+    return [_evaluated(setting, bound, plan, "", rounded=True) for setting, bound in bounds if bound is not None]
 
 
 def _neighbours(settings: Settings) -> tuple[Adjacency, ...]:
@@ -142,7 +160,7 @@ def _setting(plan: Plan, losses: LinearLoss, steps: int | None, adjacency: Adjac
     )
 
 
-def _evaluated(setting: Setting, bound: Any, plan: Plan, unproved: str) -> LastIterate:
+def _evaluated(setting: Setting, bound: Any, plan: Plan, unproved: str, *, rounded: bool = False) -> LastIterate:
     from dpcalc.accounting.compose import compose
     from dpcalc.last_iterate.evaluate import evaluate, mechanisms_of
 
@@ -150,10 +168,15 @@ def _evaluated(setting: Setting, bound: Any, plan: Plan, unproved: str) -> LastI
     if plan.runs > 1:
         together = compose([(m, count * plan.runs) for m, count in mechanisms_of(setting, bound)], delta=plan.delta)
         guarantee = replace(together, theorem=guarantee.theorem, assumptions=guarantee.assumptions)
-    guarantee = guarantee.as_weak_as("approximate" if unproved else "numerical")
+    if rounded:
+        kept = (line for line in guarantee.assumptions if line != CONVEX_WHEN_CLIPPED)
+        kind: MuKind | None = None if guarantee.mu is None else "upper"
+        guarantee = replace(guarantee, assumptions=(*kept, EXPONENTIALS), mu_kind=kind, epsilon_lower=None)
+    else:
+        guarantee = guarantee.as_weak_as("approximate" if unproved else "numerical")
     row = {"name": bound.name, "theorem": bound.theorem, "mu": guarantee.mu, "epsilon": guarantee.epsilon}
     return LastIterate(
         guarantee=guarantee,
-        reason=unproved or ROUNDED,
+        reason="" if rounded else unproved or ROUNDED,
         row={**row, "adjacency": setting.adjacency, "guarantee": guarantee.status, "tau": bound.tau},
     )

@@ -25,6 +25,7 @@ from dpcalc.training.noise import Noise, SeededNoise, SystemNoise
 from dpcalc.training.optimizers import projected
 from dpcalc.training.plan import Plan
 from dpcalc.training.record import Log
+from dpcalc.training.step_rounding import exact_move
 from dpcalc.training.sums import Bools, Seats, SlotSums
 from dpcalc.training.tiles import as_aligned, squared_norms
 
@@ -67,6 +68,7 @@ class Trainer:
         self._layer_clips: Floats | None = None
         if settings.clipping == "per-layer":
             self._layer_clips = layer_clips(settings.clip, settings.layer_shares, self.model.blocks)
+        self._exact = exact_move(plan, self.model.size)
         self._optimizer = optimizers.build(settings.optimizer, momentum=settings.momentum)
         self.filter: IndividualFilter | None = None
         if plan.rule is not None:
@@ -99,6 +101,7 @@ class Trainer:
         # The rate of this step is the one from before its gradient is seen (Galli et al., Algorithm 1).
         rate = self.settings.rate * self.clipping.rate_factor
         size = self.batches.batch_size
+        size = 1 if self._exact else size  # an exact move takes the sum itself
         gradient = self.clipping.release(found.sums, tally.within, batch_size=size, noise=self.noise)
         self.history.active.append(tally.active)
         self.history.losses.append(float(found.losses.sum()) / max(1, tally.present))
@@ -126,10 +129,13 @@ class Trainer:
     def _move(self, gradient: Floats, rate: float) -> None:
         level = self.clipping.noise_multiplier * self.history.clips[-1] / self.batches.batch_size
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite has diverged
-            if self.settings.regularization:
-                gradient = gradient + self.settings.regularization * self.parameters
-            moved = self._optimizer.update(gradient, rate=rate, noise_level=level)
-            np.subtract(self.parameters, moved, out=moved)
+            if self._exact:
+                moved = self._exact(self.parameters, gradient)
+            else:
+                if self.settings.regularization:
+                    gradient = gradient + self.settings.regularization * self.parameters
+                moved = self._optimizer.update(gradient, rate=rate, noise_level=level)
+                np.subtract(self.parameters, moved, out=moved)
             moved = projected(moved, self.settings.diameter)
         self.step += 1
         largest = float(max(moved.max(), -moved.min()))
@@ -237,11 +243,15 @@ class Trainer:
         return self.step >= self.total_steps or self.kept_step is not None or self.looking.stopped is not None
 
     def quality(self) -> tuple[float, float | None]:
-        """Accuracy (or mean squared error) on the training records and, where there are any, the test records."""
-        data = self.data
-        train = self.model.quality(self.parameters, data.x_train, data.y_train)
-        test = self.model.quality(self.parameters, data.x_test, data.y_test) if len(data.x_test) else None
-        return train, test
+        """How good the parameters are (see Network) on the training records and, where there are any, the test ones."""
+        train = self.model.quality(self.parameters, self.data.x_train, self.data.y_train)
+        return train, self.test_quality
+
+    @property
+    def test_quality(self) -> float | None:
+        """How good they are on the test records, which are public."""
+        x, y = self.data.x_test, self.data.y_test
+        return self.model.quality(self.parameters, x, y) if len(x) else None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ ActivationName = Literal["relu", "leaky-relu"]
 FilterName = Literal["none", "gdp", "rdp"]
 FilterMode = Literal["drop", "clip"]
 SamplingName = Literal["poisson", "random-allocation"]
+ReleaseName = Literal["iterates", "last"]
 StopName = Literal["gaussian", "continual", "above-threshold"]
 
 # Clippings whose clip is the same at every step.

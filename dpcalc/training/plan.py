@@ -46,6 +46,8 @@ class Plan:
     delta: float
     runs: int = 1
     tracked: bool = False
+    features: int | None = None
+    """Numbers of a record, where it is known: what rounding does to a step depends on it."""
 
     def __post_init__(self) -> None:
         looks_of(self.settings, self.records)

@@ -18,6 +18,7 @@ def stored(plans: Sequence[Plan], classes: int) -> dict[str, Any]:
     return {
         "records": first.records,
         "classes": classes,
+        "features": first.features,
         "delta": first.delta,
         "grid_runs": first.runs,
         "logged": first.tracked,
@@ -37,6 +38,7 @@ def guarantee_of(details: Mapping[str, Any]) -> Guarantee:
     """The guarantee of the runs that `details.request` describes, all of them together."""
     request = dict(details["request"])
     common = {"records": request["records"], "delta": request["delta"], "runs": request["grid_runs"]}
+    common["features"] = request["features"]
     plans = [
         Plan(
             settings=_settings(each),

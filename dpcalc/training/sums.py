@@ -37,7 +37,7 @@ _ROWS = 768
 _SPARSE = 2
 _MOST_SLOTS = 10_000_000
 
-_SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
+SINGLE, DOUBLE = 2.0**-24, 2.0**-53
 
 # A record whose norm, or whose inputs to some layer, are beyond this counts as empty: weighted signals of the others
 # are far enough from the smallest numbers that rounding them is relative.
@@ -54,10 +54,10 @@ def margin(tile: int, slots: int, *, together: int = 1) -> float:
     `together` tiles make up a group: the products that a record can change are those of its own group.
     """
     tiles = -(-slots // tile) + together
-    return 2 * tile * together * _gamma(tile + 1, _SINGLE) + 2 * slots * _gamma(tiles, _DOUBLE) + _UNDERFLOW
+    return 2 * tile * together * gamma(tile + 1, SINGLE) + 2 * slots * gamma(tiles, DOUBLE) + _UNDERFLOW
 
 
-def _gamma(count: int, unit: float) -> float:
+def gamma(count: int, unit: float) -> float:
     """|fl(Σ of `count` products) − Σ| ≤ gamma · Σ|products|, in any order, fused or not (Higham 2002, §3.1)."""
     return count * unit / (1 - count * unit)
 
