@@ -16,7 +16,8 @@ from dpcalc.accounting.question import Question
 from dpcalc.errors import CertificationError
 from dpcalc.mechanisms.allocated import RandomlyAllocated
 from dpcalc.mechanisms.declared import DeclaredDP
-from dpcalc.pairs.base import Cells, Need, Pair
+from dpcalc.pairs.base import Need, Pair
+from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.sums import law as laws

@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.pairs.base import Cells, Need, Pair
+from dpcalc.pairs.base import Need, Pair
+from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.points import BoundPair, PointPair
 from dpcalc.pairs.profile import group_of_two
 from dpcalc.pairs.sums.hints import make_hints

@@ -8,7 +8,8 @@ import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.errors import CertificationError
-from dpcalc.pairs.base import Cells, Pair
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.sums.law import RATIO, Part, Spans, SumLaw
 from dpcalc.rounding import SMALLEST_NORMAL, UNIT, accumulated
 
