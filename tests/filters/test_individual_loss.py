@@ -163,8 +163,9 @@ def test_never_above_the_composition_of_all_steps_at_the_clip() -> None:
     norms[200:, 1], norms[:, 2] = 0.0, 0.99
     found = sampled_epsilons(counts_from(norms, 0.9, 0.02), 1e-5)
     step = PoissonSampled(base=Gaussian(noise_multiplier=0.9, adjacency="add-remove"), sampling_rate=0.02)
-    assert found[0] <= upper_epsilon([(step, 300)], 1e-5) * (1 + 1e-9)
-    assert found[1] <= upper_epsilon([(step, 200)], 1e-5) * (1 + 1e-9)
+    same = 1 + 1e-6  # its noise differs in the last digit, and with it the grids of a composition
+    assert found[0] <= upper_epsilon([(step, 300)], 1e-5) * same
+    assert found[1] <= upper_epsilon([(step, 200)], 1e-5) * same
     assert found[2] < found[0]
 
 
