@@ -36,6 +36,7 @@ import numpy as np
 
 mpmath.mp.dps = 40
 Atoms = dict[Any, tuple[Any, Any]]  # key of a loss -> (P-mass, Q-mass)
+_INTERRUPTED = 130
 Check = tuple[list[str], Callable[[dict[str, Any]], str | None]]
 
 
@@ -450,6 +451,8 @@ def hunt(
             continue
         arguments, check = question
         code, result = asked(arguments)
+        if code == _INTERRUPTED:
+            raise KeyboardInterrupt
         counted[kind] += 1
         problem = f"exit {code}" if code not in (0, 1) and kind != "read" else check(result)
         if problem is not None:

@@ -114,6 +114,8 @@ def _public(source: str) -> Found:
     from dpcalc.training.data import SYNTHETIC, load
 
     data = load(source)
+    if data.multilabel:
+        raise InputError("--model knows losses of classes; these records have labels that go together", where=source)
     bytes_only = source == SYNTHETIC or Path(source).is_dir()
     reach = data.features**0.5 if bytes_only else None
     return Found(records=len(data), features=data.features, classes=data.classes, reach=reach)

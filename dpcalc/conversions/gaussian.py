@@ -171,8 +171,8 @@ def gdp_lower(mu: float, *, delta: float | None = None, epsilon: float | None = 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
     """The largest μ, rounded down, such that every μ-GDP mechanism is (ε,δ)-DP."""
-    expect("epsilon", epsilon, NON_NEGATIVE)
-    expect("delta", delta, PROBABILITY)
+    expect("epsilon", epsilon, NON_NEGATIVE, single=True)
+    expect("delta", delta, PROBABILITY, single=True)
     low, high = 1e-307, 1e154
     if _delta(low, float(epsilon)) > delta:
         return 0.0

@@ -31,9 +31,7 @@ WIDEST = 8.0  # edges end here; what is beyond lies between this one and ∞
 # Edges are 4 % apart for small m and closer where ε rises steeply with m, 14 octaves down from the largest.
 _SPACING, _BEND, _BENT_TO, _SPAN = 0.04, 6.0, 4.0, 2.0**-14
 _ROUNDED_BITS = 12  # of a float32: what is left tells norms apart to 0.05 %
-_SMALLEST_CODE = 1
-_TILE = 32_768
-_STRIP = 512
+_TILE, _STRIP = 32_768, 512
 _TOGETHER = 32  # steps that wait to be counted together
 _NARROW, _WIDE = (np.uint32, 20), (np.uint64, 32)  # how a bucket is packed: type, and where the number of steps begins
 LARGEST_STEPS = 2**24 - 1
@@ -131,12 +129,11 @@ class Buckets:
 
     @cached_property
     def _first(self) -> int:
-        return max(_SMALLEST_CODE, _code(float(self.edges[0]) * self.sigma / (2 * UNIT)))
+        return max(1, _code(float(self.edges[0]) * self.sigma / (2 * UNIT)))
 
     @cached_property
     def _last(self) -> int:
-        largest = 6 * WIDEST * self.sigma if self.clip is None else min(self.clip, 6 * WIDEST * self.sigma)
-        return max(self._first, _code(largest) + 1)
+        return max(self._first, _code(min(self.clip or math.inf, 6 * WIDEST * self.sigma)) + 1)
 
 
 def _code(norm: float) -> int:
@@ -194,8 +191,7 @@ class NormCounts:
             return
         everybody = isinstance(who, slice) and block.shape[1] == self.individuals
         found = np.empty(block.shape, dtype=np.int32)
-        wide = min(block.shape[1], _TILE)
-        tall = max(1, _TILE // wide)
+        wide, tall = min(block.shape[1], _TILE), max(1, _TILE // block.shape[1])
         for left in range(0, block.shape[1], wide):
             for top in range(0, len(block), tall):
                 tile = slice(top, top + tall), slice(left, left + wide)
@@ -216,7 +212,7 @@ class NormCounts:
         for left in range(0, records.size, _STRIP):
             start = records[left : left + _STRIP] * self.buckets.width
             for top in range(0, len(codes), _TILE // _STRIP):
-                # In one piece, which is twice as fast; those who do not take part add 0, which is faster than to skip.
+                # In one piece, which is twice as fast; to add 0 is faster than to skip.
                 tile = np.ascontiguousarray(codes[top : top + _TILE // _STRIP, left : left + _STRIP])
                 place = start + buckets.take(tile)
                 np.add.at(flat, place.ravel(), increments.take(tile).ravel())

@@ -20,7 +20,8 @@ from dpcalc.filters.local import Log, duplicate_error, finish_run, started
 from dpcalc.filters.logs import parquet_table
 from dpcalc.filters.logs.long import FORMATS
 from dpcalc.filters.logs.table import ByRows, LongLog, TextIds
-from dpcalc.filters.run import Run, Settings
+from dpcalc.filters.run import Run
+from dpcalc.filters.settings import Settings
 from dpcalc.filters.shuffle import RowGroup, Twice, Unread, fold, shares, split
 from dpcalc.filters.state import save_state
 

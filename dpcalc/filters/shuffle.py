@@ -22,7 +22,8 @@ from dpcalc.arrays import Indices
 from dpcalc.filters.logs.identifiers import Identifiers
 from dpcalc.filters.logs.parquet_table import arrow_batch, entries_of, texts
 from dpcalc.filters.logs.table import Batch, Columns, TextIds, in_range
-from dpcalc.filters.run import Duplicate, Run, Settings
+from dpcalc.filters.run import Duplicate, Run
+from dpcalc.filters.settings import Settings
 
 # 2⁶⁴ over the golden ratio: multiples of it are spread evenly.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

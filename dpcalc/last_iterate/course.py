@@ -7,7 +7,7 @@ batches keep their best shifts; random batches keep composition and the one-side
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +19,7 @@ from dpcalc.last_iterate.contraction import ROUND_UP, contractions
 from dpcalc.last_iterate.schedule import Schedule
 from dpcalc.last_iterate.setting import Setting
 from dpcalc.last_iterate.shifts import best_start, least_energy
-from dpcalc.last_iterate.stochastic import composition_theorem
+from dpcalc.last_iterate.stochastic import composition_theorem, one_sided
 
 _MOST_LEVELS = 10  # different noise levels that random batches are composed of; more are rounded to the safe side
 _MOST_ROUNDED = 20_000_000  # steps times places in the cycle that are gone through one by one
@@ -119,13 +119,19 @@ def _best_shifts(setting: Setting, course: _Course) -> Bound:
     )
 
 
-def with_rounding(setting: Setting, wobble: float) -> Bound | None:
-    """Theorem C.3 at its optimum where every step injects `wobble` more, whether it uses the record or not.
+def with_rounding(setting: Setting, wobble: float, delta: float) -> Bound | None:
+    """The best shifts where every step injects `wobble` more, whether it uses the record or not; for constant steps.
 
-    For full and cyclic batches with constant steps; None for random ones, and for runs that would take too long.
+    Theorem C.3 at its optimum, or one-sided shifts for random batches, whose choices δ guides; None for runs that would
+    take too long.
     """
     steps, length = setting.steps, setting.batches
-    if (setting.algorithm == "sgd" and setting.batch < setting.dataset_size) or steps * length > _MOST_ROUNDED:
+    if setting.algorithm == "sgd" and setting.batch < setting.dataset_size:
+        bound = one_sided(setting, delta, wobble)
+        return replace(
+            bound, theorem="one-sided shifted interpolation, with the rounding of every step (docs/train.md)"
+        )
+    if steps * length > _MOST_ROUNDED:
         return None
     constant = np.ones(steps)
     course = _course(setting, constant * setting.learning_rate, constant * setting.sigma)

@@ -57,7 +57,11 @@ class Request:
     n: Annotated[int | None, whole("--n", help="Number of records n.", panel=_RUN)] = None
     sensitivity: Annotated[
         float | None,
-        number("--sensitivity", help="L: largest distance between two records' gradients.", panel=_LOSS),
+        number(
+            "--sensitivity",
+            help="L: largest distance between two records' gradients; under add-remove their largest norm.",
+            panel=_LOSS,
+        ),
     ] = None
     clip: Annotated[
         float | None, number("--clip", help="C: gradients are clipped at this norm, so L = 2C.", panel=_LOSS)

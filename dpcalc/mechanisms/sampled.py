@@ -16,6 +16,7 @@ from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_rate
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.profile import group_of_two
+from dpcalc.pairs.symmetrised import symmetrised
 
 
 def sampled(pairs: tuple[Pair, Pair], rate: float) -> tuple[Pair, Pair]:
@@ -166,7 +167,7 @@ class FixedSizeSampled(_Sampled):
             first, second = self.base.pairs()
             if first != second:
                 raise IncompatibleError("fixed-size sampling under replace-one needs a base with a symmetric pair.")
-            pair = first if self.sampling_rate == 1.0 else first.mixed(self.sampling_rate).symmetrised()
+            pair = first if self.sampling_rate == 1.0 else symmetrised(first.mixed(self.sampling_rate))
             return pair, pair
         return sampled(self.base.replaced()[0], self.sampling_rate)
 

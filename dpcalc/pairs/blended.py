@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.pairs.base import Cells, Pair
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.cells import Cells
 from dpcalc.rounding import UNIT
 
 

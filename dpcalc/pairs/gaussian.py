@@ -11,10 +11,12 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from dpcalc.arrays import Complexes, Floats
-from dpcalc.pairs.base import Cells, MixturePair, Pair, SymmetrisedPair, cells_from_tails, tail_errors
+from dpcalc.pairs.base import MixturePair, Pair
+from dpcalc.pairs.cells import Cells, cells_from_tails, tail_errors
 from dpcalc.pairs.moments import ROUNDING
 from dpcalc.pairs.subsampled_gaussian import log_mgf as subsampled_log_mgf
 from dpcalc.pairs.subsampled_renyi import log_excess as subsampled_log_excess
+from dpcalc.pairs.symmetrised import SymmetrisedPair
 from dpcalc.pairs.symmetrised_gaussian import log_mgf as symmetrised_log_mgf
 from dpcalc.rounding import UNIT
 
@@ -148,7 +150,7 @@ class SampledGaussian(MixturePair):
         )
         return np.logaddexp(0.0, subsampled_log_excess(orders, sigmas, rates)) / (orders - 1) * (1 + ROUNDING)
 
-    def symmetrised(self) -> Pair:
+    def symmetric_form(self) -> Pair:
         return SymmetrisedGaussian(self)
 
 

@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from dpcalc.arrays import Bools, Complexes, Floats
-from dpcalc.pairs.base import Cells, Pair
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.moments import log_excess_of_points, mixed_losses
 from dpcalc.rounding import SMALLEST_NORMAL, UNIT, down
 

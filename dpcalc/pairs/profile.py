@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from dpcalc.arrays import Floats
@@ -60,6 +62,7 @@ def _kinks(losses: Floats, heights: Floats) -> tuple[Floats, Floats, float, floa
     return losses[1:], np.maximum(np.diff(slopes), 0.0), float(heights[-1]), -float(slopes[0])
 
 
+@lru_cache(maxsize=32)
 def group_of_two(first: Pair, second: Pair) -> PointPair:
     """A pair for the ends of a chain of three data sets whose two links are dominated by `first` and `second`.
 

@@ -161,8 +161,8 @@ def _is_numeric(value: object) -> bool:
     """Whether a cell is a number or a text that is made of one: 1,954, 91 %, 2.3e-5, ∞."""
     if isinstance(value, (int, float)):
         return not isinstance(value, Bar)
-    text = str(value).removesuffix("%").strip()
-    return bool(text) and all(character in "0123456789.,eE+-∞<" for character in text) and any(map(_is_amount, text))
+    text = str(value).removesuffix("%").removeprefix("<").strip()
+    return bool(text) and all(character in "0123456789.,eE+-∞" for character in text) and any(map(_is_amount, text))
 
 
 def _is_amount(character: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Adjacency, Guarantee
+from dpcalc.guarantee import Adjacency, Guarantee, MuKind
 from dpcalc.last_iterate.bound import CLIPPED as CONVEX_WHEN_CLIPPED
 from dpcalc.last_iterate.bound import COMPOSITION
 from dpcalc.last_iterate.course import with_rounding
@@ -30,7 +30,7 @@ EXPONENTIALS = "exponentials in single precision are right to 25 units in the la
 
 ROUNDED = (
     "the last-iterate bound is proved for exact gradient steps; that they are computed in single precision is not "
-    "counted in it, so it is labelled numerical (with --diameter, gd and cgd also have one that counts it)"
+    "counted in it, so it is labelled numerical (with --diameter and --release last there is also one that counts it)"
 )
 
 
@@ -86,7 +86,7 @@ def _certified(plan: Plan, losses: LinearLoss) -> list[LastIterate]:
     if shaken is None:
         return []
     settings = [_setting(plan, losses, None, adjacency) for adjacency in _neighbours(plan.settings)]
-    bounds = [(setting, with_rounding(setting, shaken)) for setting in settings]
+    bounds = [(setting, with_rounding(setting, shaken, plan.delta)) for setting in settings]
     return [_evaluated(setting, bound, plan, "", rounded=True) for setting, bound in bounds if bound is not None]
 
 
@@ -170,7 +170,8 @@ def _evaluated(setting: Setting, bound: Any, plan: Plan, unproved: str, *, round
         guarantee = replace(together, theorem=guarantee.theorem, assumptions=guarantee.assumptions)
     if rounded:
         kept = (line for line in guarantee.assumptions if line != CONVEX_WHEN_CLIPPED)
-        guarantee = replace(guarantee, assumptions=(*kept, EXPONENTIALS), mu_kind="upper")
+        kind: MuKind | None = None if guarantee.mu is None else "upper"
+        guarantee = replace(guarantee, assumptions=(*kept, EXPONENTIALS), mu_kind=kind, epsilon_lower=None)
     else:
         guarantee = guarantee.as_weak_as("approximate" if unproved else "numerical")
     row = {"name": bound.name, "theorem": bound.theorem, "mu": guarantee.mu, "epsilon": guarantee.epsilon}

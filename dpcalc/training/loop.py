@@ -243,11 +243,15 @@ class Trainer:
         return self.step >= self.total_steps or self.kept_step is not None or self.looking.stopped is not None
 
     def quality(self) -> tuple[float, float | None]:
-        """Accuracy (or mean squared error) on the training records and, where there are any, the test records."""
-        data = self.data
-        train = self.model.quality(self.parameters, data.x_train, data.y_train)
-        test = self.model.quality(self.parameters, data.x_test, data.y_test) if len(data.x_test) else None
-        return train, test
+        """How good the parameters are (see Network) on the training records and, where there are any, the test ones."""
+        train = self.model.quality(self.parameters, self.data.x_train, self.data.y_train)
+        return train, self.test_quality
+
+    @property
+    def test_quality(self) -> float | None:
+        """How good they are on the test records, which are public."""
+        x, y = self.data.x_test, self.data.y_test
+        return self.model.quality(self.parameters, x, y) if len(x) else None
 
 
 @dataclass(frozen=True)

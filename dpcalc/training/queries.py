@@ -6,8 +6,8 @@ together, however many, are μ-GDP for μ = √B/σ and so κ-zCDP for κ = B/(2
 Theorem 1.2; Koskela et al. 2023, Theorem 12).
 
 Rounding. Each record's vector is brought to multiples of the noise's grid before its norm is taken, so what is charged
-is what is summed; sums of such multiples are exact as long as they stay below 2⁵¹ of them, which is checked from
-public numbers; the noise is brought to the same grid and added exactly (see `noise`).
+is what is summed; sums of such multiples are exact as long as they stay below 2⁵¹ of them, which is
+checked; the noise is brought to the same grid and added exactly (see `noise`).
 """
 
 from __future__ import annotations
@@ -90,17 +90,19 @@ class Terms:
         """The grid of values, sums and noise: a power of two."""
         return grid(1, deviation=self.sigma, sensitivity=math.sqrt(self.norm_budget))[0]
 
-    def error(self, *, dimension: int = 1, records: int, beta: float) -> float:
+    def error(self, *, dimension: int = 1, beta: float) -> float:
         """With probability 1 − β no number of an answer is further from the sum over those who take part.
 
-        Never above √(B log(d/β)/κ) of Corollary 4.7 but for the grid: the quantile of the largest of d Gaussians.
+        The sum is that of their values as multiples of the grid: how many people there are must not show in a number
+        that is published. Never above √(B log(d/β)/κ) of Corollary 4.7 but for the noise's own rounding: the quantile
+        of the largest of d Gaussians.
         """
         from scipy.special import ndtri
 
         if not 0 < beta < 1:
             raise InputError(f"expected a number between 0 and 1, got {beta}", where="beta")
         tail = -math.expm1(math.log1p(-beta) / dimension) / 2
-        return up(self.deviation(dimension) * -float(ndtri(tail)), 16) + (records + 1) * self.width() / 2
+        return up(self.deviation(dimension) * -float(ndtri(tail)), 16) + self.width() / 2
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ class LinearQueries:
             if given is None:
                 released = self._released(rows, self._places(people))
                 given = self._given[name] = {"values": released, "asked": asked}
-        bound = self.terms.error(dimension=rows.shape[1], records=len(self._names), beta=beta)
+        bound = self.terms.error(dimension=rows.shape[1], beta=beta)
         return Answer(name, tuple(given["values"]), bound, beta)
 
     def _released(self, rows: Floats, who: Indices) -> list[float]:

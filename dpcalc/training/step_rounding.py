@@ -57,7 +57,7 @@ def exact_move(plan: Plan, numbers: int) -> ExactMove | None:
     deviation = settings.noise_multiplier * settings.clip
     width, enlarged = grid(numbers, deviation=deviation, sensitivity=settings.clip)
     unit = settings.rate * width / batch
-    reach = settings.diameter / unit + (batch * settings.clip + _FURTHEST * enlarged) / width
+    reach = settings.diameter / unit + (max(batch, plan.slots) * settings.clip + _FURTHEST * enlarged) / width
     return ExactMove(width=width, unit=unit, decay=settings.rate * settings.regularization) if reach < _EXACT else None
 
 
@@ -79,7 +79,7 @@ def wobble(plan: Plan, losses: LinearLoss) -> float | None:
 
 
 def _of_gradients(plan: Plan, losses: LinearLoss) -> float:
-    """The average gradient before noise: scores, signals, weights, tiles, and their sum."""
+    """The average gradient before noise: scores, signals, weights, tiles, and their sum, of as many as there may be."""
     assert plan.features is not None
     assert losses.radius is not None
     clip, batch = plan.settings.clip, plan.batches.batch_size
@@ -89,6 +89,7 @@ def _of_gradients(plan: Plan, losses: LinearLoss) -> float:
     # Every function of the scores, with 25 units in the last place for an exponential: see the table in docs/train.md.
     functions = 2 * SINGLE * (4 * largest + losses.classes + 64) * math.sqrt(losses.classes)
     signals = losses.curvature * scores + functions
-    tiles = gamma(TILE + 2, SINGLE) + gamma(-(-batch // TILE) + TILE + 2, DOUBLE)
+    most = max(batch, plan.slots)
+    tiles = gamma(TILE + 2, SINGLE) + gamma(-(-most // TILE) + TILE + 2, DOUBLE)
     # Weights and their products are rounded by 2⁻²⁴ each; products too small for that are below 2⁻⁶⁰ clips together.
-    return record * signals + clip * (tiles + 2.0**-21)
+    return (record * signals + clip * (tiles + 2.0**-21)) * (most / batch)

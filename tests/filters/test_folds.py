@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpcalc.filters import filters
+from dpcalc.filters import fold
 from dpcalc.filters.filters import IndividualFilter
 from dpcalc.filters.names import Mode
 from dpcalc.filters.rule import Rule
@@ -26,9 +26,9 @@ RULES = {
 def test_tiles_decide_as_single_steps_do(
     name: str, mode: Mode, entries: int, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filters, "_ENTRIES", entries)
-    monkeypatch.setattr(filters, "_COLUMNS", 5)
-    monkeypatch.setattr(filters, "_MANY", many)
+    monkeypatch.setattr(fold, "_ENTRIES", entries)
+    monkeypatch.setattr(fold, "_COLUMNS", 5)
+    monkeypatch.setattr(fold, "_MANY", many)
     rule: Rule = RULES[name]
     norms = np.random.default_rng(8).exponential(0.5, (61, 13))
     norms[::7] = 0

@@ -59,6 +59,10 @@ _COMMANDS = (
     "calibrate -m gaussian,noise_multiplier=solve,count=3 --epsilon 1 --delta 1e-5",
     "sgd-bound --algorithm gd --lr 0.1 --sigma 1 --sensitivity 1 --n 100 --steps 20 --strong-convexity 0.1 "
     "--smoothness 1 --delta 1e-5",
+    "sgd-bound --model linear --loss huber --classes 3 --feature-clip 2 --regularization 0.1 --algorithm cgd --lr 0.1 "
+    "--sigma 1 --n 100 --batch-size 20 --epochs 4 --delta 1e-5",
+    "sgd-bound --algorithm sgd --adjacency add-remove --lr 0.1 --sigma 1 --clip 1 --n 100 --batch-size 20 --steps 20 "
+    "--strong-convexity 0.1 --smoothness 1 --largest-batch 60 --delta 1e-5",
     "exp-mech --lipschitz 1 --strong-convexity 0.5 --delta 1e-5",
     "exp-mech --epsilon-mech 0.3 --count 4 --delta 1e-6",
 )

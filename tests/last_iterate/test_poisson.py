@@ -10,6 +10,7 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from dpcalc.errors import InputError
+from dpcalc.last_iterate.course import with_rounding
 from dpcalc.last_iterate.evaluate import best_of, bounds_of, evaluate
 from dpcalc.last_iterate.setting import Setting
 
@@ -17,16 +18,19 @@ CELLS = 300
 SLACK = 1.5e-3  # of the grid's rounding
 
 
-def chain(setting: Setting, others, own, half: float) -> tuple[np.ndarray, np.ndarray]:
-    """Laws of the last iterate with and without the record, of `others` and `own` gradients on a line."""
+def chain(setting: Setting, others, own, half: float, drift: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Laws of the last iterate with and without the record, of `others` and `own` gradients on a line.
+
+    Every step moves the one by `drift`/2 and the other by −`drift`/2, as rounding may.
+    """
     points = np.linspace(-half, half, 2 * CELLS + 1)
     edges = np.concatenate(([-np.inf], (points[1:] + points[:-1]) / 2, [np.inf]))
     rate, width = setting.learning_rate, setting.learning_rate * setting.sigma
     radius = half if setting.diameter is None else setting.diameter / 2
 
-    def kernel(drawn: int, used: float) -> np.ndarray:
+    def kernel(drawn: int, used: float, drift: float) -> np.ndarray:
         gradient = setting.strong_convexity * points + (drawn * others(points) + used * own(points)) / setting.batch
-        z = (edges[None] - (points - rate * gradient)[:, None]) / width
+        z = (edges[None] - (points - rate * gradient + drift)[:, None]) / width
         moved = np.where(z[:, 1:] <= 0, np.diff(ndtr(z), axis=1), -np.diff(ndtr(-z), axis=1))
         low, high = np.searchsorted(points, [-radius * (1 + 1e-12), radius * (1 + 1e-12)])
         moved[:, low] += moved[:, :low].sum(axis=1)  # Π: everything beyond is put on the ends
@@ -38,12 +42,14 @@ def chain(setting: Setting, others, own, half: float) -> tuple[np.ndarray, np.nd
     chances = binom.pmf(sizes, setting.dataset_size - 1, setting.sampling_rate)
     chances /= chances.sum()  # given that no batch of the others is too large
     q = setting.sampling_rate
-    without = sum(chance * kernel(size, 0) for size, chance in zip(sizes, chances, strict=True))
-    used = sum(chance * kernel(size, 1) for size, chance in zip(sizes, chances, strict=True))
+    drawn = list(zip(sizes, chances, strict=True))
+    absent = sum(chance * kernel(size, 0, -drift / 2) for size, chance in drawn)
+    unused = sum(chance * kernel(size, 0, drift / 2) for size, chance in drawn)
+    used = sum(chance * kernel(size, 1, drift / 2) for size, chance in drawn)
     start = np.eye(points.size)[CELLS]
     laws = start, start
     for _ in range(setting.steps):
-        laws = laws[0] @ (q * used + (1 - q) * without), laws[1] @ without
+        laws = laws[0] @ (q * used + (1 - q) * unused), laws[1] @ absent
     return laws
 
 
@@ -88,6 +94,24 @@ def test_no_chain_tells_more_than_the_bound(seed: int, constrained: bool) -> Non
             epsilon = evaluate(setting, bound, delta=delta).guarantee.epsilon
             for p, q in (laws, laws[::-1]):
                 assert hockey_stick(p, q, epsilon) <= delta + SLACK
+
+
+@pytest.mark.parametrize("steps", [4, 25])
+def test_runs_that_drift_apart_stay_within_the_bound_that_counts_it(steps: int) -> None:
+    setting = Setting(
+        algorithm="sgd", learning_rate=0.5, sigma=1.0, sensitivity=2.0, dataset_size=6, steps=steps, batch_size=2,
+        strong_convexity=0.5, smoothness=1.0, adjacency="add-remove", largest_batch=3,
+    )  # fmt: skip
+    drift = 0.2
+    laws = chain(setting, lambda x: np.clip(0.5 * x, -2, 2), lambda x: 0 * x - 2.0, half=10.0, drift=drift)
+    for delta in (0.2, 0.02):
+        epsilons = []
+        for wobble in (0.0, drift):
+            bound = with_rounding(setting, wobble, delta)
+            epsilons.append(evaluate(setting, bound, delta=delta).guarantee.epsilon)
+        reached = [max(hockey_stick(p, q, epsilon) for p, q in (laws, laws[::-1])) for epsilon in epsilons]
+        assert reached[1] <= delta + SLACK
+        assert reached[1] < reached[0]
 
 
 def test_the_bound_is_not_far_from_a_chain_that_is_known() -> None:

@@ -25,9 +25,10 @@ from dpcalc.pairs import (
     subsampled_gaussian,
     subsampled_renyi,
 )
-from dpcalc.pairs.base import Cells, MixturePair, Pair
+from dpcalc.pairs.base import MixturePair, Pair
 from dpcalc.pairs.blended import BlendedPair
 from dpcalc.pairs.bounded_range import BoundedRangePair
+from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.discrete_gaussian import discrete_gaussian_pairs, turned_discrete_gaussian
 from dpcalc.pairs.gaussian import GaussianPair, SampledGaussian
 from dpcalc.pairs.laplace import LaplacePair

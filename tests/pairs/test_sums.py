@@ -16,10 +16,12 @@ from dpcalc.accounting.question import Question
 from dpcalc.errors import CertificationError
 from dpcalc.mechanisms.allocated import RandomlyAllocated
 from dpcalc.mechanisms.declared import DeclaredDP
-from dpcalc.pairs.base import Cells, Need, Pair
+from dpcalc.pairs.base import Need, Pair
+from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.sums import law as laws
+from dpcalc.pairs.sums import terms as terms_module
 from dpcalc.pairs.sums.allocated import AllocatedPair, bounds, lower_pair, mean_law, upper_pair
 from dpcalc.pairs.sums.law import P_LOWER, RATIO, Part, SumLaw
 from dpcalc.pairs.sums.terms import terms
@@ -308,3 +310,26 @@ def test_what_q_or_p_never_give_is_part_of_the_lower_bound(failure):
         assert found.delta_lower <= truth * (1 + 1e-12)
         assert truth * (1 - 1e-12) <= found.delta
         assert found.delta_lower >= truth * (1 - 1e-3)
+
+
+def test_errors_of_many_terms_add_up_as_they_do_on_average():
+    """Two kinds of cells, errors 1e-12 with probability 1/100 and 1e-15: by exact binomial tails."""
+    q = np.array([0.01, 0.99])
+    errors = np.array([1e-12, 1e-15])
+    assert terms_module._slack(q, q, errors, 1) == 1e-12
+    for copies in (10, 2_000, 50_000):
+        found = terms_module._slack(q, q, errors, copies)
+        assert found <= 1e-12
+        most = math.floor(copies * (found - 1e-15) / (1e-12 - 1e-15))  # cells of the first kind that are paid for
+        if most < copies:
+            logs = [
+                math.lgamma(copies + 1)
+                - math.lgamma(k + 1)
+                - math.lgamma(copies - k + 1)
+                + k * math.log(0.01)
+                + (copies - k) * math.log(0.99)
+                for k in range(most + 1, min(copies, most + 2000) + 1)
+            ]
+            top = max(logs)
+            assert top + math.log(sum(math.exp(each - top) for each in logs)) < math.log(1e-300)
+    assert found < 1.5e-13

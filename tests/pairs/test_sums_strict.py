@@ -10,7 +10,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpcalc.pairs.base import Cells, Pair
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.sums.allocated import BoundPair, lower_pair, upper_pair
 from dpcalc.pairs.sums.law import RATIO, UPPER, Part, SumLaw

@@ -80,3 +80,10 @@ def test_no_heading_is_the_last_line_of_a_printed_page(dpcalc: Run, tmp_path: Pa
     ]
     assert sum(len(page) > 0 for page in pages) > 2
     assert not [page[-1] for page in pages if page and page[-1].lstrip("▼ ") in headings]
+
+
+def test_small_shares_stand_under_large_ones(dpcalc: Run) -> None:
+    out = dpcalc("compose", "-m", "gdp,mu=1,name=large", "-m", "gdp,mu=0.03,name=small", "--delta", "1e-5").out
+    rows = [line for line in out.splitlines() if line.endswith(" %")]
+    assert [row.split()[0] for row in rows] == ["large", "small"]
+    assert len({len(row) for row in rows}) == 1, "to the right"

@@ -365,3 +365,14 @@ def test_a_search_runs_every_combination_and_keeps_the_best_on_the_test_records(
         {"lr": 1e-4, "clip": 0.5}, {"lr": 1e-4, "clip": 2.0}, {"lr": 1.0, "clip": 0.5}, {"lr": 1.0, "clip": 2.0},
     ]  # fmt: skip
     assert winner(found).test_quality == max(trial.test_quality for trial in found)
+
+
+def test_the_noise_of_the_clips_direction_is_an_option_and_costs_the_same():
+    """ν_g = ν/√(1 − (ν/ν_q)²) (Galli et al., Proposition 1), whatever ν_q is."""
+    found = []
+    for factor in (7.124, 2.0):
+        settings = replace(FULL, algorithm="sgd", batch_size=100, clipping="online", steps=3, direction_noise=factor)
+        trainer = _run(settings)
+        assert trainer.clipping.noise_multiplier == pytest.approx(settings.noise_multiplier / (1 - factor**-2) ** 0.5)
+        found.append(account(trainer.plan).guarantee.epsilon)
+    assert found[0] == found[1]

@@ -175,7 +175,23 @@ def test_figures_3_to_5_of_koskela(main):
 
 
 def test_several_labels_in_miniature(main, images, tmp_path):
-    asked = ["--data", images, "--planned", 3, "--total", 6, "--every", 1, "--hidden", 5, "--factors", 1, 50]
+    asked = [
+        "--data",
+        images,
+        "--planned",
+        3,
+        "--total",
+        6,
+        "--every",
+        1,
+        "--hidden",
+        5,
+        "--factors",
+        1,
+        50,
+        "--clip",
+        0.05,
+    ]
     kept = ["--results", tmp_path / "runs.json", "--folder", "pictures", "--epsilons", 2.75, 10, "--seeds", 2]
     clips, large, groups = cells(main("koskela_labels", *asked, *kept))
     assert [row["case"] for row in clips] == ["1 × clip", "50 × clip"]

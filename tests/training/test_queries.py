@@ -108,7 +108,13 @@ def test_errors_are_as_large_as_told_and_not_much_smaller():
         far += max(map(abs, found.values)) > found.error
     assert abs(far - 2000) < 5 * (20_000 * 0.1 * 0.9) ** 0.5
     published = (6 * np.log(3 / beta) / 0.4) ** 0.5
-    assert 0.8 * published < terms.error(dimension=3, records=4, beta=beta) < published
+    assert 0.8 * published < terms.error(dimension=3, beta=beta) < published
+
+
+def test_an_error_does_not_tell_how_many_people_there_are():
+    terms = Terms.of(norm_budget=6, rho=0.4)
+    few, many = (LinearQueries(terms).answer("q", np.full(people, 0.3)).error for people in (100, 101))
+    assert few == many
 
 
 def test_the_noise_is_hardened_and_of_the_stated_deviation():

@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.pairs.base import Cells, Need, Pair
+from dpcalc.pairs.base import Need, Pair
+from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.points import BoundPair, PointPair
 from dpcalc.pairs.profile import group_of_two
 from dpcalc.pairs.sums.hints import make_hints
@@ -64,7 +65,7 @@ def mean_law(pair: Pair, steps: int, need: Need) -> SumLaw:
     """The certified law of the mean of so many copies, on grids that should serve a need."""
     drawn = one_term(pair)
     hints = make_hints(need, of_mean(pair, steps), drawn, steps)
-    term = terms(pair, hints.step, hints.spans(drawn), need.rare)
+    term = terms(pair, hints.step, hints.spans(drawn), need.rare, steps)
     law = term
     for bit in bin(steps)[3:]:
         law = hints.trimmed(law.plus(law))
