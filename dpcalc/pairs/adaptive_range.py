@@ -14,7 +14,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import gammaln, ndtri
 
 from dpcalc.arrays import Floats, Indices
 from dpcalc.pairs.points import PointPair
@@ -81,6 +80,8 @@ def guess_worst_t(epsilon: float, count: int, *, delta: float | None, at: float 
 
     A hint: every t is attained. Binomial sums of moderate counts, the normal law for more.
     """
+    from scipy.special import gammaln, ndtri
+
     t = epsilon * np.arange(1, 100) / 100
     p = np.minimum(np.expm1(t - epsilon) / np.expm1(-epsilon), 1 - UNIT)  # of large ε it would round to 1
     if count > _FEW:
