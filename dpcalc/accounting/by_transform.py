@@ -35,6 +35,8 @@ _ROUGH = 0.03  # what a direction that is not the worst aims at first
 _BETWEEN = 0.3  # of how far it is below the worst, what it may be off by more
 _FEWER = 0.7  # of its first guess, what ε of a few steps often is
 _COARSER = 30.0  # times what is aimed at, where that leads nowhere
+_ROUGHEST = 0.5  # what is worth aiming at
+_WORTHWHILE = 1.5  # a change of what is aimed at
 _USEFUL = 0.7  # what a pass should at least make of the gap
 _KNOWN = 0.3  # a gap below which windows are laid by the interval itself
 _TOGETHER = 24  # laws of a batch that are composed before the others are
@@ -43,6 +45,7 @@ _LONG = 60_000  # points
 _LONGEST = 1 << 20  # points of a window: a longer one is not worth waiting for
 _THIN = 0.03  # of the variance that grids add, for those that are read
 _FINE = 0.1  # the step of these, times the order
+_MANY_POINTS = 400_000  # of a single step
 _LARGE_BLOCK = 1 << 21  # doubles, untouched
 _SMALLEST_DELTA = 1e-290
 _LARGEST = 1e4  # the largest ε that is tried
@@ -125,14 +128,18 @@ class _Run:
         if self.question.delta is not None:
             width = aim * max(near[1], _FEWER * near[0])
         law: Law | None = None
+        worked = 0.0
         for _ in range(_PASSES):
             try:
                 law = self._law(direction, width, near, aim, tilt)
-            except OverflowError as failure:
-                if best.upper < self.question.largest:
-                    return replace(best, stopped=f"{failure}"), law
-                width, aim = width * _COARSER, aim * _COARSER  # a wide interval is more than none
+            except OverflowError as failure:  # something between this and what worked, or a wide interval at least
+                best = replace(best, stopped=str(failure))
+                change = math.sqrt(worked / aim) if worked else _COARSER
+                width, aim = change * width, change * aim
+                if change < _WORTHWHILE or aim > _ROUGHEST:
+                    break
                 continue
+            worked = aim
             upper = self.upper(law, direction)
             lower = self.lower(law, direction) if upper > enough else 0.0
             before, best = best, best.and_(Interval(lower, upper, certificate_of(law, "transform")))
@@ -147,7 +154,9 @@ class _Run:
             width, aim = change * width, change * aim
             if self.question.delta is not None and best.gap < _KNOWN:
                 near = best.upper, best.lower
-        return replace(best, stopped=f"it is what {_PASSES} passes reach"), law
+        if best.upper == self.question.largest:
+            raise OverflowError(best.stopped)
+        return replace(best, stopped=best.stopped or f"it is what {_PASSES} passes reach"), law
 
     def _near(self, direction: Direction) -> tuple[float, float]:
         """About where ε is, and what it is seldom below."""
@@ -194,6 +203,8 @@ def composed(parts: Parts, drawn: Sketch, hints: Hints, near: tuple[float, float
 def _step(parts: Parts, drawn: Sketch, hints: Hints, group: list[int]) -> Law:
     """Single steps of some pairs on the same grids."""
     spans = paired(spans_for(hints, drawn.losses, drawn.mean_masses(np.array(group))))
+    if sum(last - first for first, last in spans) > _MANY_POINTS:
+        raise OverflowError("single steps would have too many points")
     return discretised([parts[k][0] for k in group], hints.step, spans, hints.tilt)
 
 
