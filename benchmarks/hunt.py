@@ -7,8 +7,9 @@
 1e-8. *fixed*: one step of sampling without replacement, by its closed form. *replaced*: one Poisson step under
 replace-one, against a record that turns into its opposite. *laplace*: one sampled Laplace step. *declared*: RDP at some
 orders, against Bernoulli pairs that keep to it, with the risk. *schedule*: wide noise and rate schedules, by a convex
-minorant in rationals. Logs (hunt_logs.py): *filter*, *columns*, *sampled*. Not part of CI. Prints every contradiction
-with its question, and how many of each kind were asked, also when it is interrupted.
+minorant in rationals. Logs (hunt_logs.py): *filter*, *columns*, *sampled*. Other commands (hunt_answers.py): *turned*,
+*allocated*, *converted*, *calibrated*, *adversary*, *read*. Not part of CI. Prints every contradiction with its
+question, and how many of each kind were asked, also when it is interrupted.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ import numpy as np
 
 mpmath.mp.dps = 40
 Atoms = dict[Any, tuple[Any, Any]]  # key of a loss -> (P-mass, Q-mass)
+_INTERRUPTED = 130
 Check = tuple[list[str], Callable[[dict[str, Any]], str | None]]
 
 
@@ -449,8 +451,10 @@ def hunt(
             continue
         arguments, check = question
         code, result = asked(arguments)
+        if code == _INTERRUPTED:
+            raise KeyboardInterrupt
         counted[kind] += 1
-        problem = f"exit {code}" if code not in (0, 1) else check(result)
+        problem = f"exit {code}" if code not in (0, 1) and kind != "read" else check(result)
         if problem is not None:
             counted[f"{kind}: WRONG"] += 1
             print(f"{kind} {turn - 1}: {problem}\n  dpcalc {' '.join(arguments)}", flush=True)
@@ -462,6 +466,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="of processor time")
     parser.add_argument("--seed", type=int, default=1)
     wanted = parser.parse_args()
+    import hunt_answers
     import hunt_logs
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job in the background does not hear Ctrl-C
@@ -476,7 +481,11 @@ def main() -> None:
             "laplace": laplace_question,
             "declared": declared_question,
             "schedule": lambda draw: schedule_question(draw, folder),
-            **{kind: partial(question, folder=folder) for kind, question in hunt_logs.QUESTIONS.items()},
+            **hunt_answers.QUESTIONS,
+            **{
+                kind: partial(question, folder=folder)
+                for kind, question in (hunt_logs.QUESTIONS | hunt_answers.READ).items()
+            },
         }
         with contextlib.suppress(KeyboardInterrupt):
             hunt(kinds, wanted, counted)

@@ -1,19 +1,23 @@
 """Individual ε under sampling against certified brackets of `compose`, on random records.
 
-    python benchmarks/individual.py [records] [seed] [--wide | --rare]
+    python benchmarks/individual.py [records] [seed] [--whole | --wide | --rare | --near]
     python benchmarks/individual.py --people
 
-Prints how many were below the certified lower bound (none may be), and how far above the upper one the others are.
-Without an option: q 1e-4…0.2, z 0.5…10, T 10…10⁵, δ 1e-12…1e-3; --wide: q 1e-7…1, z 0.2…20, T 1…10⁶, δ 1e-60…0.9;
---rare: q 1e-7…1e-4, z 0.2…1.5, T 10³…10⁶, δ 1e-12…1e-2. --people: processor time a person, for 10⁵ people.
+Prints how many were below the certified lower bound (none may be), and how far above the upper one the others are; also
+when it is interrupted. Without an option: q 1e-4…0.2, z 0.5…10, T 10…10⁵, δ 1e-12…1e-3; --whole: q 1e-7…1, z 0.2…20,
+T 1…10⁶, δ 1e-12…1e-3; --wide: the same, δ 1e-60…0.9; --rare: q 1e-7…1e-4, z 0.2…1.5, T 10³…10⁶, δ 1e-12…1e-2; --near:
+usual records, δ between half and 1.01 of δ(0), mostly close to it. --people: processor time a person, for 10⁵ people.
 """
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +25,7 @@ import numpy as np
 from dpcalc.accounting.compose import compose
 from dpcalc.filters.buckets import Buckets, NormCounts
 from dpcalc.filters.individual import sampled_epsilons
+from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.sampled import PoissonSampled
 
@@ -54,7 +59,9 @@ SHAPES: dict[str, Callable[[int, np.random.Generator], Steps]] = {
 }
 
 
-def random_record(rng: np.random.Generator, *, wide: bool = False, rare: bool = False) -> Record:
+def random_record(
+    rng: np.random.Generator, *, whole: bool = False, wide: bool = False, rare: bool = False, near: bool = False
+) -> Record:
     """A record whose parameters are drawn from the ranges above."""
 
     def between(low: float, high: float) -> float:
@@ -64,10 +71,15 @@ def random_record(rng: np.random.Generator, *, wide: bool = False, rare: bool = 
     if rare:
         noise, steps = between(0.2, 1.5), round(between(1e3, 1e6))
         return Record(between(1e-7, 1e-4), noise, between(1e-12, 1e-2), shape(steps, rng))
-    if wide:
-        delta = between(1e-60, 1e-12) if rng.random() < 0.3 else between(1e-12, 0.9)
+    if whole or wide:
+        delta = between(1e-60, 1e-12) if wide and rng.random() < 0.3 else between(1e-12, 0.9 if wide else 1e-3)
         return Record(between(1e-7, 1), between(0.2, 20), delta, shape(round(between(1, 1e6)), rng))
-    return Record(between(1e-4, 0.2), between(0.5, 10), between(1e-12, 1e-3), shape(round(between(10, 1e5)), rng))
+    usual = Record(between(1e-4, 0.2), between(0.5, 10), between(1e-12, 1e-3), shape(round(between(10, 1e5)), rng))
+    if not near:
+        return usual
+    largest = compose(parts_of(usual), epsilon=0.0).delta
+    assert largest is not None
+    return usual._replace(delta=min(0.9, largest * (1.01 if rng.random() < 0.1 else 1 - between(1e-3, 0.5))))
 
 
 def counts_of(record: Record) -> NormCounts:
@@ -79,9 +91,9 @@ def counts_of(record: Record) -> NormCounts:
     return counts
 
 
-def certified(record: Record) -> tuple[float, float]:
-    """Lower and upper bound on its ε."""
-    parts = [
+def parts_of(record: Record) -> list[tuple[Mechanism, int]]:
+    """The record's steps as mechanisms."""
+    return [
         (
             PoissonSampled(
                 base=Gaussian(noise_multiplier=record.noise / norm, adjacency="add-remove"), sampling_rate=record.rate
@@ -91,6 +103,11 @@ def certified(record: Record) -> tuple[float, float]:
         for norm, times in record.steps.items()
         if norm
     ]
+
+
+def certified(record: Record) -> tuple[float, float]:
+    """Lower and upper bound on its ε."""
+    parts = parts_of(record)
     if not parts:
         return 0.0, 0.0
     found = compose(parts, delta=record.delta)
@@ -111,13 +128,17 @@ def people(number: int = 100_000, steps: int = 200) -> None:
     print(f"{1e6 * spent / number:.0f} µs a person (bar 150), {number:,} people; median ε {np.median(found):.4f}")
 
 
-def main() -> None:
-    wide, rare = "--wide" in sys.argv, "--rare" in sys.argv
-    numbers = [int(word) for word in sys.argv[1:] if not word.startswith("--")]
-    records, seed = (numbers + [200, 0][len(numbers) :])[:2]
-    rng, ratios, below, ours, theirs = np.random.default_rng(seed), [], 0, 0.0, 0.0
-    for number in range(records):
-        record = random_record(rng, wide=wide, rare=rare)
+@dataclass
+class Tally:
+    """What was found: ε over the certified upper bound with its δ, how many were below the lower one, time taken."""
+
+    ratios: list[tuple[float, float]] = field(default_factory=list)
+    below: int = 0
+    ours: float = 0.0
+    theirs: float = 0.0
+
+    def compare(self, number: int, record: Record) -> None:
+        """Both answers for one record; prints it if it is too low or too high."""
         clock = [time.process_time()]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -126,33 +147,42 @@ def main() -> None:
         try:
             low, high = certified(record)
         except ValueError as error:
-            print(f"{number}: {record}: compose fails ({error})")
-            continue
-        clock.append(time.process_time())
-        ours, theirs = ours + clock[1] - clock[0], theirs + clock[2] - clock[1]
+            print(f"{number}: {record}: compose fails ({error})", flush=True)
+            return
+        self.ours, self.theirs = self.ours + clock[1] - clock[0], self.theirs + time.process_time() - clock[1]
         ratio = found / high if high else (1.0 if found == 0 else np.inf)
-        if found < low:
-            below += 1
+        self.below += found < low
+        self.ratios.append((ratio, record.delta))
         if found < low or ratio > 1.03:
-            print(
-                f"{number}: {record} [{low:.6g}, {high:.6g}] here {found:.6g} ({ratio:.4f}){' BELOW' * (found < low)}"
-            )
-        ratios.append((ratio, record.delta))
-    found = np.array([ratio for ratio, _ in ratios])
-    usual = np.array([ratio for ratio, delta in ratios if delta >= 1e-12])
-    print(
-        f"{len(ratios)} records, seed {seed}{', wide' * wide}{', rare' * rare}: {below} below the certified lower bound"
-    )
-    print(
-        f"  over the certified upper bound: median {np.median(found):.4f}, 95 % {np.quantile(found, 0.95):.4f}, ",
-        end="",
-    )
-    print(
-        f"99 % {np.quantile(found, 0.99):.4f}, largest {found.max():.4f}; above 1.03 {int((found > 1.03).sum())}, ",
-        end="",
-    )
-    print(f"with δ ≥ 1e-12 {int((usual > 1.03).sum())} of {usual.size}")
-    print(f"  {1e3 * ours / records:.0f} ms each here, {1e3 * theirs / records:.0f} ms by compose (processor time)")
+            word = " BELOW" * (found < low)
+            print(f"{number}: {record} [{low:.6g}, {high:.6g}] here {found:.6g} ({ratio:.4f}){word}", flush=True)
+
+    def summary(self) -> str:
+        """Counts, quantiles and times."""
+        if not self.ratios:
+            return "no records"
+        all_of_them = np.array([ratio for ratio, _ in self.ratios])
+        usual = np.array([ratio for ratio, delta in self.ratios if delta >= 1e-12])
+        above = f"above 1.03 {(all_of_them > 1.03).sum()}, with δ ≥ 1e-12 {(usual > 1.03).sum()} of {usual.size}"
+        quantiles = np.quantile(all_of_them, [0.5, 0.95, 0.99, 1.0])
+        each = [1e3 * spent / len(self.ratios) for spent in (self.ours, self.theirs)]
+        return (
+            f"{len(self.ratios)} records: {self.below} below the certified lower bound; over the upper one: median, "
+            f"95 %, 99 %, largest {', '.join(f'{value:.4f}' for value in quantiles)}; {above}; "
+            f"{each[0]:.0f} ms each here, {each[1]:.0f} ms by compose (processor time)"
+        )
+
+
+def main() -> None:
+    kinds = [word[2:] for word in sys.argv[1:] if word.startswith("--")]
+    numbers = [int(word) for word in sys.argv[1:] if not word.startswith("--")]
+    records, seed = (numbers + [200, 0][len(numbers) :])[:2]
+    rng, tally = np.random.default_rng(seed), Tally()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job in the background does not hear Ctrl-C
+    with contextlib.suppress(KeyboardInterrupt):
+        for number in range(records):
+            tally.compare(number, random_record(rng, **dict.fromkeys(kinds, True)))
+    print(f"seed {seed} {' '.join(kinds)}: {tally.summary()}")
 
 
 if __name__ == "__main__":

@@ -1,257 +1,243 @@
 """Plants single errors in the package and counts how many of them the tests find, by folder.
 
-    python benchmarks/mutants.py --seed 1 --count 40 --folder accounting pairs conversions
+    python benchmarks/mutants.py --kind soundness --folder conversions --list     # show them
+    python benchmarks/mutants.py --kind soundness --folder conversions            # all of a folder
+    python benchmarks/mutants.py --only conversions/pure.py:44 --seconds 300      # those of a line
+    python benchmarks/mutants.py --kind logic --folder pairs --count 40 --seed 1  # a seeded sample
 
-Each mutant is one edit of one expression, drawn at random from two kinds. *Soundness*: an allowance is taken away (a
-factor 1 ± tiny, a tiny constant, an `up` that becomes a `down`, a factor of two between adjacencies). *Logic*: a
-comparison, a minimum, a rounding direction, a sign or an argument is turned round. A mutant is found if a test fails or
-does not end in time. The tests of a folder are run once as they are, to learn which of them reach which line and how
-long they take (so the package `coverage` is needed); a mutant then meets those that reach its line, the quick ones
-first. Not part of CI: it takes minutes to hours.
+`mutations.py` says what is planted. The tests of a folder are collected once. Each test file is run once as it is, to
+learn which functions of the package its tests call and how long they take; that is kept (--reach) until the file
+changes. A mutant is then planted in a fork, by giving its function the code of the edited source, and meets the tests
+that call the function: the quick ones first, as many as take --seconds of processor time. It is found if one of them
+fails, or if they take more than ten times as long. What harmless.toml names is counted apart. Tests that start another
+process do not see the mutant there. Not part of CI: a folder takes minutes.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import compileall
-import contextlib
+import functools
+import hashlib
+import json
 import os
 import random
-import re
-import shutil
+import resource
 import signal
-import subprocess
 import sys
 import tempfile
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
-from importlib.util import cache_from_source
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-TINY = 1e-9
-TURNED = {
-    "min": "max",
-    "max": "min",
-    "minimum": "maximum",
-    "maximum": "minimum",
-    "ceil": "floor",
-    "floor": "ceil",
-    "up": "down",
-    "down": "up",
+import pytest
+from _pytest.runner import runtestprotocol
+from mutations import ROOT, Mutant, module_of, mutants_of
+
+RESTS_ON = {  # beside its own: tests that hold the numbers of a folder to exact values
+    "pairs": ["mechanisms"],
+    "spec": ["cli/test_compose.py", "cli/test_calibrate.py", "cli/test_gates.py"],
 }
-_FOUND = (1, 2, -signal.SIGALRM)  # a test failed, could not be imported, or did not end
-COMPARED = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
+MODULES = [
+    "conversions",
+    "spec",
+    "cli/test_gates.py",
+    "cli/test_convert.py",
+    *[f"test_{n}.py" for n in ("rounding", "numbers", "solve", "elementary")],
+]
 
 
-@dataclass(frozen=True)
-class Mutant:
-    """One edit: the text between two places of a file replaced by another."""
-
-    path: Path
-    kind: str
-    lines: range
-    start: int
-    end: int
-    text: str
-
-    def applied(self, source: bytes) -> bytes:
-        return source[: self.start] + self.text.encode() + source[self.end :]
-
-
-def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Every edit that the kinds above allow in a file."""
-    source = path.read_bytes()
-    starts = [0]
-    for line in source.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-
-    def place(node: ast.expr) -> tuple[int, int]:
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
-
-    tree = ast.parse(source)
-    typed = {id(child) for node in ast.walk(tree) for child in _annotations(node)}
-    stated = _lines_of_statements(tree)
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.expr) or id(node) in typed:
-            continue
-        start, end = place(node)
-        for kind, text in _edits(node):
-            yield Mutant(path, kind, stated[id(node)], start, end, text)
-
-
-def _lines_of_statements(tree: ast.AST) -> dict[int, range]:
-    """The lines of the innermost statement that each expression belongs to."""
-    lines = {}
-    for statement in ast.walk(tree):
-        if isinstance(statement, ast.stmt):
-            for node in ast.walk(statement):
-                if isinstance(node, ast.expr):
-                    lines[id(node)] = range(statement.lineno, (node.end_lineno or node.lineno) + 1)
-    return lines
-
-
-def _annotations(node: ast.AST) -> Iterator[ast.AST]:
-    for name in ("annotation", "returns"):
-        part = getattr(node, name, None)
-        if part is not None:
-            yield from ast.walk(part)
-
-
-def _edits(node: ast.expr) -> Iterator[tuple[str, str]]:
-    if isinstance(node, ast.BinOp):
-        yield from _arithmetic(node)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, float) and 0 < abs(node.value) < TINY:
-        yield "soundness", "0.0"
-    elif isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in COMPARED:
-        left, right = ast.unparse(node.left), ast.unparse(node.comparators[0])
-        yield "logic", f"({left} {COMPARED[type(node.ops[0])]} {right})"
-    elif isinstance(node, ast.Call):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name in TURNED:
-            prefix = f"{ast.unparse(node.func.value)}." if isinstance(node.func, ast.Attribute) else ""
-            arguments = ", ".join(ast.unparse(argument) for argument in [*node.args, *node.keywords])
-            yield ("soundness" if name in ("up", "down") else "logic"), f"{prefix}{TURNED[name]}({arguments})"
-    elif isinstance(node, ast.BoolOp) and len(node.values) == 2:
-        word = "or" if isinstance(node.op, ast.And) else "and"
-        yield "logic", f"({ast.unparse(node.values[0])} {word} {ast.unparse(node.values[1])})"
-
-
-def _arithmetic(node: ast.BinOp) -> Iterator[tuple[str, str]]:
-    left, right = ast.unparse(node.left), ast.unparse(node.right)
-    if isinstance(node.op, ast.Mult) and _is_allowance(node.right):
-        yield "soundness", f"({left})"
-    elif isinstance(node.op, ast.Mult) and isinstance(node.left, ast.Constant) and node.left.value in (2, 4):
-        yield "soundness", f"({right})"
-    elif isinstance(node.op, (ast.Add, ast.Sub)) and any(_is_tiny(part) for part in ast.walk(node.right)):
-        yield "soundness", f"({left})"
-    elif isinstance(node.op, ast.Add):
-        yield "logic", f"({left} - ({right}))"
-    elif isinstance(node.op, ast.Sub):
-        yield "logic", f"({left} + ({right}))"
-
-
-def _is_tiny(node: ast.AST) -> bool:
-    if isinstance(node, ast.Name):
-        return node.id.strip("_").isupper() and any(w in node.id for w in ("ROUND", "UNIT", "NOISE", "SLACK", "MARGIN"))
-    return isinstance(node, ast.Constant) and isinstance(node.value, float) and 0 < abs(node.value) < TINY
-
-
-def _is_allowance(node: ast.expr) -> bool:
-    """1 ± something tiny."""
-    if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Add, ast.Sub)):
-        return False
-    return isinstance(node.left, ast.Constant) and node.left.value == 1 and any(map(_is_tiny, ast.walk(node.right)))
+def folder_of(path: Path) -> str:
+    return path.relative_to(ROOT / "dpcalc").parts[0].removesuffix(".py")
 
 
 def tests_of(folder: str) -> list[str]:
-    """The tests that should find an error in a folder: its own, or those of the commands that rest on it."""
-    return [f"tests/{folder}"] if (ROOT / "tests" / folder).is_dir() else ["tests/cli", "tests/spec"]
+    """The tests that should find an error in a folder, or in a module outside all folders."""
+    own = [folder] if (ROOT / "tests" / folder).is_dir() else MODULES
+    places = [ROOT / "tests" / name for name in (*own, *RESTS_ON.get(folder, []))]
+    return [str(place) for place in places if place.exists()]
 
 
-class Reach:
-    """Which tests reach which line, quick ones first: one run of a folder's tests under `coverage`."""
+class Planter:
+    """A plug-in of pytest that meets collected tests with mutants instead of running them once."""
 
-    def __init__(self, checkout: Path, folder: str) -> None:
-        import coverage
+    def __init__(self, mutants: list[Mutant], wanted: argparse.Namespace) -> None:
+        self._mutants, self._wanted = mutants, wanted
+        self._reach: dict[str, tuple[float, set[str]]] = {}
+        self.verdicts: list[tuple[Mutant, str]] = []
 
-        settings, data, report = (checkout / name for name in ("reach.ini", "reach.data", "reach.xml"))
-        settings.write_text("[run]\ndynamic_context = test_function\nsource = dpcalc\n", encoding="utf-8")
-        command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", f"--data-file={data}"]
-        command += ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests_of(folder)]
-        environment = {**os.environ, "PYTHONPATH": str(checkout), "CI": "true"}
-        subprocess.run(command, cwd=checkout, env=environment, capture_output=True, check=False)
-        self._seconds: dict[str, float] = defaultdict(float)
-        pattern = r'<testcase classname="([^"]*)" name="([^"[]*)[^"]*" time="([^"]*)"'
-        for module, name, seconds in re.findall(pattern, report.read_text(encoding="utf-8")):
-            self._seconds[f"{module}.{name}"] += float(seconds)
-        self._data = coverage.CoverageData(str(data))
-        self._data.read()
-        self._checkout = checkout
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self._learn(session.items)
+        items = {item.nodeid: item for item in session.items if item.nodeid in self._reach}
+        for mutant in self._mutants:
+            verdict = "harmless" if mutant.harmless else self._meet(mutant, items)
+            self.verdicts.append((mutant, verdict))
+            os.write(self._wanted.out, f"{verdict:8}  {mutant.kind:9}  {mutant}\n".encode())
+        return True
 
-    def tests(self, mutant: Mutant) -> list[str]:
-        """Names of the tests that reach a mutant's line; of its file, where the line runs on import."""
-        found = self._data.contexts_by_lineno(str(self._checkout / mutant.path.relative_to(ROOT)))
-        reached = {name for line in mutant.lines for name in found.get(line, ()) if name}
-        reached = reached or {name for names in found.values() for name in names if name}
-        names = [name for name in reached if name in self._seconds]
-        parts = [name.rsplit(".", 1) for name in sorted(names, key=self._seconds.__getitem__)]
-        return [f"{module.replace('.', '/')}.py::{name}" for module, name in parts]
+    def _learn(self, items: list[pytest.Item]) -> None:
+        by_file: dict[Path, list[pytest.Item]] = {}
+        for item in items:
+            by_file.setdefault(item.path, []).append(item)
+        self._wanted.reach.mkdir(parents=True, exist_ok=True)
+        for path, tests in by_file.items():
+            digest = hashlib.sha256(str(path).encode() + path.read_bytes()).hexdigest()[:24]
+            stored = self._wanted.reach / f"{digest}.json"
+            if not stored.exists():
+                _in_fork(functools.partial(_reached, tests, stored), 3600)
+            known = json.loads(stored.read_text(encoding="utf-8"))
+            self._reach |= {name: (seconds, set(functions)) for name, (seconds, functions) in known.items()}
+
+    def _meet(self, mutant: Mutant, items: dict[str, pytest.Item]) -> str:
+        inside = str(mutant.path.relative_to(ROOT))
+        names = {mutant.function, mutant.function.partition(".")[0]} if mutant.function else set()
+        reach = [name for name in items if {f"{inside}::{n}" for n in names} & self._reach[name][1]]
+        if not names:  # runs on import: whoever calls a function of the file
+            reach = [name for name in items if any(f.startswith(inside) for f in self._reach[name][1])]
+        chosen, total = [], 0.0
+        for name in sorted(reach, key=lambda name: self._reach[name][0]):
+            if chosen and total + self._reach[name][0] > self._wanted.seconds:
+                break
+            chosen.append(items[name])
+            total += self._reach[name][0]
+        if not chosen:
+            return "unmet"
+        code = _in_fork(functools.partial(_planted, mutant, chosen), int(10 * total + 30))
+        if code not in (0, 1, -signal.SIGXCPU, -signal.SIGKILL):
+            return f"ended {code}"
+        return "found" if code else "SURVIVES"
 
 
-def is_found(mutant: Mutant, checkout: Path, tests: list[str], seconds: int) -> bool:
-    """Whether a test fails, or does not end, with the mutant in place. Runs in a fork, with the libraries loaded."""
-    target = checkout / mutant.path.relative_to(ROOT)
-    source = target.read_bytes()
-    target.write_bytes(mutant.applied(source))
-    Path(cache_from_source(str(target))).unlink(missing_ok=True)
-    try:
-        child = os.fork()
-        if not child:
-            _run_tests(checkout, tests, seconds)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert code in (0, *_FOUND), f"pytest ended with {code}"
-        return code != 0
-    finally:
-        target.write_bytes(source)
+def _in_fork(work: Callable[[], int], seconds: int) -> int:
+    """How work in a fork ended: its exit code, or minus the signal."""
+    child = os.fork()
+    if not child:
+        code = 70
+        try:
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 30))
+            code = work()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _run_tests(checkout: Path, tests: list[str], seconds: int) -> None:
-    import pytest
+def _reached(items: list[pytest.Item], stored: Path) -> int:
+    """Runs tests as they are, and writes down for each its processor time and the functions that it calls."""
+    found: dict[str, tuple[float, list[str]]] = {}
+    for item in items:
+        called: set[CodeType] = set()
 
-    signal.alarm(seconds)
-    silence = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(silence, stream)
-    os.chdir(checkout)
-    os.environ |= {"CI": "true", "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
-    sys.path.insert(0, str(checkout))
-    sys.dont_write_bytecode = True
-    code = 70
-    with contextlib.suppress(BaseException):
-        code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
-    os._exit(code)
+        def note(frame: FrameType, event: str, _: object, called: set[CodeType] = called) -> None:
+            if event == "call":
+                called.add(frame.f_code)
+
+        start = time.process_time()
+        sys.setprofile(note)
+        reports = runtestprotocol(item, log=False, nextitem=None)
+        sys.setprofile(None)
+        if any(report.failed for report in reports):
+            continue  # it would fail for every mutant
+        package = f"{ROOT}/dpcalc/"
+        names = {
+            f"{code.co_filename.removeprefix(f'{ROOT}/')}::{code.co_qualname.replace('.<locals>', '')}"
+            for code in called
+            if code.co_filename.startswith(package)
+        }
+        found[item.nodeid] = (time.process_time() - start, sorted(names))
+    stored.write_text(json.dumps(found), encoding="utf-8")
+    return 0
+
+
+def _planted(mutant: Mutant, items: list[pytest.Item]) -> int:
+    """Whether a test fails with the mutant in place."""
+    _plant(mutant)
+    for item in items:
+        if any(report.failed for report in runtestprotocol(item, log=False, nextitem=None)):
+            return 1
+    return 0
+
+
+def _plant(mutant: Mutant) -> None:
+    module = sys.modules[module_of(mutant.path)]
+    code = compile(mutant.applied(mutant.path.read_bytes()), str(mutant.path), "exec", dont_inherit=True)
+    holder: Any = module
+    for name in mutant.function.split(".") if mutant.function else []:
+        code = next(part for part in code.co_consts if isinstance(part, CodeType) and part.co_name == name)
+        holder = vars(holder)[name]
+        for function in _functions_in(holder):
+            function.__code__ = code
+            return
+    before = dict(vars(module))
+    exec(code, vars(module))
+    changed = {n: value for n, value in vars(module).items() if isinstance(value, float) and before.get(n) != value}
+    vars(module).update({name: value for name, value in before.items() if name not in changed})
+    for other in [
+        known for known in sys.modules.values() if (getattr(known, "__file__", "") or "").startswith(str(ROOT))
+    ]:
+        for name, value in changed.items():
+            if vars(other).get(name) == before[name]:
+                setattr(other, name, value)
+
+
+def _functions_in(holder: Any) -> Iterator[FunctionType]:
+    """The function behind a function, method, property or cached one."""
+    for part in (holder, *(getattr(holder, name, None) for name in ("fget", "func", "__func__", "__wrapped__"))):
+        if isinstance(part, FunctionType):
+            yield part
+
+
+def wanted_mutants(wanted: argparse.Namespace) -> dict[str, list[Mutant]]:
+    """What was asked for, by folder: all, or a seeded sample."""
+    every: dict[str, list[Mutant]] = {}
+    for path in sorted((ROOT / "dpcalc").rglob("*.py")):
+        folder, inside = folder_of(path), str(path.relative_to(ROOT / "dpcalc"))
+        files = [name.partition(":")[0] for name in wanted.only or [inside]]
+        if inside not in files or (wanted.folder and folder not in wanted.folder):
+            continue
+        for mutant in mutants_of(path):
+            here = not wanted.only or {inside, f"{inside}:{mutant.line}"} & set(wanted.only)
+            if here and wanted.kind in (None, mutant.kind):
+                every.setdefault(folder, []).append(mutant)
+    if wanted.count is not None:
+        chosen = random.Random(wanted.seed)
+        every = {name: chosen.sample(them, min(wanted.count, len(them))) for name, them in every.items()}
+    return every
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=20, help="mutants of each folder")
-    parser.add_argument("--folder", nargs="*", help="folders of the package (default: all)")
+    parser.add_argument("--folder", nargs="*", help="folders or modules of the package (default: all)")
+    parser.add_argument("--only", nargs="*", metavar="FILE[:LINE]", help="the mutants of a file or line of the package")
     parser.add_argument("--kind", choices=("soundness", "logic"))
-    parser.add_argument("--seconds", type=int, default=600, help="for the tests of one mutant")
+    parser.add_argument("--count", type=int, help="a sample of so many of each folder (default: all)")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample")
+    parser.add_argument("--seconds", type=float, default=60, help="of tests that a mutant meets")
+    parser.add_argument("--tests", nargs="*", help="test files or folders (default: those of the folder)")
     parser.add_argument("--list", action="store_true", help="show the mutants and run nothing")
+    kept = Path(tempfile.gettempdir()) / f"dpcalc-reach-{os.getuid()}"
+    parser.add_argument("--reach", type=Path, default=kept, help="where to keep which tests call which functions")
     wanted = parser.parse_args()
-    chosen = random.Random(wanted.seed)
-    folders = wanted.folder or sorted(p.name for p in (ROOT / "dpcalc").iterdir() if (p / "__init__.py").is_file())
-    found: Counter[tuple[str, str]] = Counter()
-    drawn: Counter[tuple[str, str]] = Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        checkout = Path(folder) / "checkout"
-        shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache"))
-        compileall.compile_dir(checkout / "dpcalc", quiet=2)
-        for name in folders:
-            every = [m for path in sorted((ROOT / "dpcalc" / name).rglob("*.py")) for m in mutants_of(path)]
-            every = [m for m in every if wanted.kind in (None, m.kind)]
-            reach = None if wanted.list else Reach(checkout, name)
-            for mutant in chosen.sample(every, min(wanted.count, len(every))):
-                verdict = "listed"
-                if reach is not None:
-                    tests = reach.tests(mutant)
-                    is_dead = bool(tests) and is_found(mutant, checkout, tests, wanted.seconds)
-                    verdict = "found" if is_dead else "NOT FOUND"
-                drawn[name, mutant.kind] += 1
-                found[name, mutant.kind] += verdict == "found"
-                where = f"{mutant.path.relative_to(ROOT)}:{mutant.lines[-1]}"
-                print(f"{verdict:9}  {mutant.kind:9}  {where}  →  {mutant.text[:90]}", flush=True)
-    for key, count in sorted(drawn.items()):
-        print(f"{key[0]:12} {key[1]:9} {found[key]} of {count}")
+    wanted.out = os.dup(1)
+    os.environ.setdefault("CI", "true")  # the same examples of hypothesis in every fork
+    os.chdir(ROOT)
+    count: Counter[tuple[str, str, str]] = Counter()
+    for folder, mutants in wanted_mutants(wanted).items():
+        planter = Planter(mutants, wanted)
+        if wanted.list:
+            planter.verdicts = [(mutant, "harmless" if mutant.harmless else "listed") for mutant in mutants]
+            print(*[f"{verdict:8}  {mutant.kind:9}  {mutant}" for mutant, verdict in planter.verdicts], sep="\n")
+        else:
+            options = ["-p", "no:cacheprovider", "-p", "no:terminal", "-o", "addopts=--import-mode=importlib"]
+            pytest.main([*options, *(wanted.tests or tests_of(folder))], plugins=[planter])
+        count.update((folder, mutant.kind, verdict) for mutant, verdict in planter.verdicts)
+    for folder, kind in sorted({key[:2] for key in count}):
+        numbers = {verdict: count[folder, kind, verdict] for verdict in ("found", "SURVIVES", "unmet", "listed")}
+        numbers["ended"] = sum(n for key, n in count.items() if key[:2] == (folder, kind) and "ended" in key[2])
+        harmless = count[folder, kind, "harmless"]
+        print(f"{folder:12} {kind:9} {numbers['found']} of {sum(numbers.values())} found, {harmless} harmless")
 
 
 if __name__ == "__main__":
-    _preloaded = [__import__(name) for name in ("numpy", "scipy.special", "mpmath", "pytest", "typer")]
     main()

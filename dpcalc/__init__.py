@@ -37,6 +37,7 @@ if _typing.TYPE_CHECKING:
         Staircase,
     )
     from dpcalc.api.result import Result
+    from dpcalc.api.rules import dp_rule, gdp_rule, rdp_rule
     from dpcalc.conversions import (
         gdp_delta,
         gdp_epsilon,
@@ -49,9 +50,9 @@ if _typing.TYPE_CHECKING:
     )
     from dpcalc.errors import DpcalcError, InputError
     from dpcalc.filters.filters import GlobalFilter, IndividualFilter
-    from dpcalc.filters.rules import dp_rule, gdp_rule, rdp_rule
     from dpcalc.ledger.answers import RefusedError
     from dpcalc.ledger.ledger import Ledger
+    from dpcalc.training.queries import LinearQueries, Terms
 
 _HOMES = {
     "dpcalc.api.functions": (
@@ -67,9 +68,10 @@ _HOMES = {
     ),
     "dpcalc.errors": ("DpcalcError", "InputError"),
     "dpcalc.filters.filters": ("GlobalFilter", "IndividualFilter"),
-    "dpcalc.filters.rules": ("dp_rule", "gdp_rule", "rdp_rule"),
+    "dpcalc.api.rules": ("dp_rule", "gdp_rule", "rdp_rule"),
     "dpcalc.ledger.answers": ("RefusedError",),
     "dpcalc.ledger.ledger": ("Ledger",),
+    "dpcalc.training.queries": ("LinearQueries", "Terms"),
 }  # fmt: skip
 
 __all__ = [
@@ -89,10 +91,12 @@ __all__ = [
     "InputError",
     "Laplace",
     "Ledger",
+    "LinearQueries",
     "RandomizedResponse",
     "RefusedError",
     "Result",
     "Staircase",
+    "Terms",
     "__version__",
     "calibrate",
     "compose",

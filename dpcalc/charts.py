@@ -10,6 +10,8 @@ from dpcalc.report import rounded_up, written
 
 # From this ratio between the largest and the smallest on, a logarithmic axis shows more than a linear one.
 LOGARITHMIC_FROM = 8.0
+_CLOSE = 0.02  # lines this near look like one
+_COUNTED = 1000  # whole numbers from here on are counts of records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,12 @@ class Line:
     lower: tuple[float | None, ...] = ()
     main: bool = True
     marks: tuple[tuple[float, float, str], ...] = ()
+
+    def end(self) -> str:
+        """What stands at its right end: its name, and the value there where no mark tells one."""
+        value = max(self.points())[1]
+        told = f"{value:,.0f}" if value >= _COUNTED and value == int(value) else rounded_up(value)
+        return self.label if self.marks else f"{self.label} {told}".strip()
 
     def points(self) -> list[tuple[float, float]]:
         """The points that can be drawn."""
@@ -49,6 +57,14 @@ class Chart:
     identity: bool = False
     steps: bool = False
     timed: bool = False
+
+    def hidden(self, line: Line) -> bool:
+        """Whether a line lies under the main one for a part of its way, so that it would not be seen."""
+        if line.main:
+            return False
+        mains = [dict(other.points()) for other in self.lines if other.main]
+        close = [x in main and abs(y - main[x]) <= _CLOSE * abs(y) for main in mains for x, y in line.points()]
+        return sum(close) > 1
 
     def x_values(self) -> list[float]:
         """Every x of a point that can be drawn."""

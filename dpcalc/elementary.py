@@ -21,6 +21,13 @@ def log_ndtr(x: Floats | float) -> Floats:
     return np.asarray(log_phi(x))
 
 
+def ndtri(p: Floats | float) -> Floats:
+    """The x with Φ(x) = p."""
+    from scipy.special import ndtri as quantile
+
+    return np.asarray(quantile(p))
+
+
 def exp_remainder(z: Floats) -> Floats:
     """e^z - 1 - z, to a few units of rounding."""
     series = z * z / 2 * (1 + z / 3 * (1 + z / 4 * (1 + z / 5 * (1 + z / 6 * (1 + z / 7 * (1 + z / 8))))))

@@ -70,7 +70,7 @@ def from_json(document: Mapping[str, Any]) -> Result:
 
 
 # Commands whose details tell about individuals.
-_PRIVATE = ("filter", "train")
+_PRIVATE = ("filter", "train", "queries")
 _NUMBERS = ("epsilon", "delta", "epsilon_lower", "epsilon_estimate", "delta_lower", "mu", "rho")
 
 

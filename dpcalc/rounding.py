@@ -7,6 +7,8 @@ constants assume of the platform is checked by `dpcalc.accounting.certified.self
 
 from __future__ import annotations
 
+import math
+
 UNIT = 2.0**-53
 """The relative error of one rounded operation."""
 
@@ -39,3 +41,12 @@ def up(value: float, operations: float = 4) -> float:
 def down(value: float, operations: float = 4) -> float:
     """A non-negative value, lowered by the error of so many operations."""
     return value * max(1 - 2 * operations * UNIT, 0.0)
+
+
+def times_up(value: float, count: int) -> float:
+    """The smallest double that is at least count × value."""
+    nearest = value * count
+    if not math.isfinite(nearest):
+        return nearest
+    (top, bottom), (over, under) = value.as_integer_ratio(), nearest.as_integer_ratio()
+    return nearest if over * bottom >= count * top * under else math.nextafter(nearest, math.inf)

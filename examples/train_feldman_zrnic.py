@@ -17,13 +17,12 @@ again.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
+from tables import Results, difference, header, mean, row
 
 from dpcalc import conversions
 from dpcalc.training.data import Dataset, load
@@ -110,12 +109,12 @@ def summary(epsilon: float, setting: str, runs: list[dict], chosen: Settings, re
     looked = np.sqrt(spent.mu**2 + len(runs[0]["looks"]) / (2 * resolution * records) ** 2)
     (paper, deviation), (filtered, spread) = PAPER[epsilon, setting]
     cells = (
-        epsilon, setting, f"{chosen.steps} + {chosen.extra_steps}", len(runs), f"{paper} ± {deviation}", _mean(plain),
-        f"{statistics.mean(plain) - paper:+.2f}", f"{filtered} ± {spread}", _mean(clear),
-        f"{statistics.mean(clear) - filtered:+.2f}", _mean(private), _mean(last), f"{spent.epsilon:.4f}",
+        epsilon, setting, f"{chosen.steps} + {chosen.extra_steps}", len(runs), f"{paper} ± {deviation}", mean(plain),
+        difference(plain, paper), f"{filtered} ± {spread}", mean(clear), difference(clear, filtered),
+        mean(private), mean(last), f"{spent.epsilon:.4f}",
         f"{float(conversions.gdp_epsilon(looked, DELTA)):.4f}", f"{statistics.mean(active):,.0f}",
     )  # fmt: skip
-    return "| " + " | ".join(map(str, cells)) + " |"
+    return row(*cells)
 
 
 def normalised(data: Dataset) -> Dataset:
@@ -123,36 +122,33 @@ def normalised(data: Dataset) -> Dataset:
     return replace(data, x_train=train, x_test=test)
 
 
-def _mean(values: list[float]) -> str:
-    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.2f}{spread}"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, help="folder with the IDX files of MNIST")
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.3, 0.5, 1.0], choices=list(HYPERPARAMETERS))
     parser.add_argument("--settings", nargs="+", default=["tuned", "clip", "noise"], choices=["tuned", "clip", "noise"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--backend", default="torch", choices=["numpy", "torch"])
+    parser.add_argument("--records", type=int, help="only so many, with the noise scaled to them, for a quick look")
     parser.add_argument("--results", help="a JSON file of finished runs")
     arguments = parser.parse_args()
     data = normalised(load(arguments.data))
-    results = Path(arguments.results) if arguments.results else None
-    known = json.loads(results.read_text()) if results is not None and results.exists() else {}
-    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
+    whole = len(data)
+    if arguments.records is not None:
+        data = replace(data, x_train=data.x_train[: arguments.records], y_train=data.y_train[: arguments.records])
+    share, results = len(data) / whole, Results(arguments.results)
+    scaled = "" if share == 1 else f", noise multipliers × {share:.3g}, so that ε is not the paper's"
+    print(f"MNIST, {len(data):,} records{scaled}; the small CNN, full batch, {arguments.backend}\n")
+    print(header(*COLUMNS))
     for epsilon in arguments.epsilons:
         for setting in arguments.settings:
             runs = []
             for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
                 chosen = settings(epsilon, setting, seed, arguments.backend)
-                name = f"{epsilon} {setting} {seed} {arguments.backend}"
-                if name not in known:
-                    known[name] = one_run(data, chosen)
-                    if results is not None:
-                        results.write_text(json.dumps(known))
-                runs.append(known[name])
+                chosen = replace(chosen, noise_multiplier=share * chosen.noise_multiplier)
+                name = f"{epsilon} {setting} {seed} {arguments.backend}{'' if share == 1 else f' {len(data)}'}"
+                runs.append(results.of(name, lambda each=chosen: one_run(data, each)))
             print(summary(epsilon, setting, runs, chosen, len(data)), flush=True)
 
 

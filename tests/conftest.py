@@ -62,6 +62,34 @@ def dpcalc(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
     return run
 
 
+class Erring:
+    """A library some of whose functions err by so much of their results."""
+
+    def __init__(self, library: Any, errors: dict[str, float]) -> None:
+        self._library, self._errors = library, errors
+
+    def __getattr__(self, name: str) -> Any:
+        function, error = getattr(self._library, name), self._errors.get(name)
+        return function if error is None else lambda *given, **more: function(*given, **more) * (1 + error)
+
+
+@pytest.fixture
+def erring(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let functions that a module imports (`library="math"`), or that it holds itself, err by so much of their results.
+
+    Whatever is within the error that the code allows such a function must not make a bound false.
+    """
+
+    def plant(module: Any, library: str | None = None, **errors: float) -> None:
+        if library is not None:
+            monkeypatch.setattr(module, library, Erring(getattr(module, library), errors))
+        else:
+            for name, error in errors.items():
+                monkeypatch.setattr(module, name, getattr(Erring(module, {name: error}), name))
+
+    return plant
+
+
 @pytest.fixture
 def dpcalc_process() -> Callable[..., Outcome]:
     """Run `python -m dpcalc ARGUMENTS…` as a process of its own."""

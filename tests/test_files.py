@@ -10,7 +10,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,6 +141,22 @@ class TestPathsBeforeAnyWork:
         with pytest.raises(InputError, match="log and data are the same file"):
             check_paths({"log": str(hard)}, {"data": str(old)})
 
+    def test_a_file_of_a_folder_that_is_read_is_an_input(self, old: Path) -> None:
+        with pytest.raises(InputError, match="--table is a file of the folder of LOG; nothing was written"):
+            check_paths({"--table": old}, {"LOG": old.parent})
+        check_paths({"--table": old.parent / "new"}, {"LOG": old.parent})
+
+    def test_a_file_that_is_included_is_an_input(self, tmp_path: Path, dpcalc: Callable[..., Any]) -> None:
+        part, whole = tmp_path / "part.yaml", tmp_path / "whole.yaml"
+        part.write_text("mechanisms: [{type: gdp, mu: 0.7}]\n")
+        whole.write_text("include: [part.yaml]\n")
+        (tmp_path / "link").symlink_to(part)
+        for output in (part, tmp_path / "link"):
+            done = dpcalc("compose", whole, "--delta", "1e-5", "-o", output)
+            assert (done.code, "nothing was written" in done.err) == (2, True)
+        assert part.read_text() == "mechanisms: [{type: gdp, mu: 0.7}]\n"
+        assert dpcalc("compose", whole, "--delta", "1e-5", "-o", tmp_path / "new").code == 0
+
     def test_what_may_be_shared_is_let_be(self, old: Path) -> None:
         check_paths({"a": "/dev/null", "b": "/dev/null", "c": "-", "d": None}, {"e": str(old), "f": str(old)})
 
@@ -240,3 +258,29 @@ def test_a_sealed_archive_with_a_number_that_is_not_finite_is_refused(tmp_path: 
     save_sealed(path, {}, {"sums": np.array([1.0, number])})
     with pytest.raises(InputError, match="sums holds a number that is not finite"):
         load_sealed(path, what="a state")
+
+
+@pytest.mark.parametrize("command", ["filter", "train"])
+def test_a_device_without_an_end_is_no_state(tmp_path: Path, dpcalc: Callable[..., Any], command: str) -> None:
+    log, data = tmp_path / "log.csv", tmp_path / "data.csv"
+    log.write_text("step,id,norm\n0,a,1\n")
+    data.write_text("a,label\n" + "".join(f"{n},{n % 2}\n" for n in range(8)))
+    words = {
+        "filter": ["filter", log, "--filter", "gdp", "--sigma", "4", "--mu", "1", "--state", "/dev/zero"],
+        "train": [
+            "train",
+            "--data",
+            data,
+            "--algorithm",
+            "gd",
+            "--steps",
+            "1",
+            "--checkpoint",
+            "/dev/zero",
+            "--resume",
+        ],
+    }
+    done = dpcalc(*words[command])
+    assert done.code == 2
+    assert "/dev/zero: not a" in done.err
+    assert "it is not a regular file" in done.err

@@ -28,6 +28,7 @@ Composition = tuple[tuple[tuple[Pair, int], ...], tuple[Direction, ...]]
 Engine = Callable[[Sequence[tuple[Pair, int]], Question, Sequence[Direction]], Interval]
 
 _ROUNDS = 4  # of sharper and sharper bounds of pairs that can only be bounded
+_STUCK = 0.9  # of the width before: what is left is no matter of accuracy
 _BOUNDS, _FINER, _COMPOSING = 0.7, 0.3, 0.45  # of the tolerance: for such bounds (less in every round), and composing
 
 ENGINES: Mapping[str, Engine] = {"transform": by_transform.interval, "convex-order": convex_order.interval}
@@ -37,8 +38,7 @@ def by_laws(parts: Parts, question: Question) -> Answer:
     """The interval of dominating pairs from above and of attained ones from below, by the best engine."""
     above = [run for mechanism, count in parts for run in mechanism.runs(count)]
     asked = {"delta": question.delta, "epsilon": question.epsilon}
-    known = [(mechanism.attained_by_runs(count, **asked), mechanism.releases(count)) for mechanism, count in parts]
-    below = [(pairs, count) for pairs, count in known if pairs is not None]
+    below = [run for mechanism, count in parts for run in mechanism.attained_runs(count, **asked) or ()]
     if not only_bounded([*above, *below]):
         return _answer(above, below, question, question)
     best: Answer | None = None
@@ -47,13 +47,19 @@ def by_laws(parts: Parts, question: Question) -> Answer:
         need = need_of(above, question, _BOUNDS * _FINER**tried, near=epsilon)
         halves = replace(question, tolerance=_COMPOSING * question.tolerance)
         found = _answer(sharpened(above, need), sharpened(below, need), question, halves)
-        best = found if best is None or found.upper < best.upper else best
+        before, best = best, found if best is None or found.upper < best.upper else best
         if found.lower is not None:
             best = replace(best, lower=max(best.lower or 0.0, found.lower))
         if question.is_met(best.lower, best.upper) or not below or best.upper == 0:
             break
+        if before is not None and _width(best) > _STUCK * _width(before):
+            break
     assert best is not None
     return replace(best, stopped=None) if question.is_met(best.lower, best.upper) else best
+
+
+def _width(answer: Answer) -> float:
+    return answer.upper - (answer.lower or 0.0)
 
 
 def _answer(above: Runs, below: Runs, question: Question, asked: Question) -> Answer:

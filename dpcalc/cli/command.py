@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 from dpcalc.asked import Asked, Field, option
 from dpcalc.cli.reading import read_by
 from dpcalc.errors import DpcalcError, InputError
-from dpcalc.files import STANDARD_STREAM, check_paths
+from dpcalc.files import STANDARD_STREAM, check_paths, not_reading
 from dpcalc.guarantee import Result
 from dpcalc.terminal import streams
 
@@ -120,7 +120,9 @@ def _answered(asked: type[Asked], given: Mapping[str, Any]) -> Result:
     question = _stated(given, asked)
     _check_output(output, question)
     _check_picture(picture, output, question)
-    result = _with_risk(asked(**question).result(), given, format, drawn=picture is not None)
+    with not_reading([output, picture]):
+        result = asked(**question).result()
+    result = _with_risk(result, given, format, drawn=picture is not None)
     if picture is not None:
         from dpcalc.render.plot import plot
 

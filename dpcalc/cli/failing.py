@@ -27,7 +27,7 @@ def tell(error: DpcalcError, arguments: list[str], *, code: int | None = None) -
     told = _for_programs(error, code, arguments)
     try:
         if told is not None:
-            streams.write(told)
+            streams.write(streams.harmless(told))
     except DpcalcError:
         code = 3
     wrong = f"{error.where}: {error.wrong}" if error.where else error.wrong

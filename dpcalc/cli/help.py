@@ -74,8 +74,18 @@ def _meaning(option: Any) -> str:
         words.append(f"One of {', '.join(choices(option))}.")
     default = option.default
     if default is not None and not option.is_flag and not callable(default) and option.show_default is not False:
-        words.append(f"Default {default}.")
+        words.append(f"Default {_written(default)}.")
     return " ".join(words)
+
+
+def _written(value: Any) -> str:
+    return (
+        f"{value:,}"
+        if isinstance(value, int)
+        else f"{value:g}".replace("e-0", "e-")
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 def choices(option: Any) -> tuple[str, ...]:

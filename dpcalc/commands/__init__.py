@@ -26,6 +26,7 @@ COMMANDS = {
     "calibrate": Line("calibrate:Calibrate", "the noise, rate or count that keeps a list within a budget"),
     "convert": Line("convert:Convert", "the same guarantee as (ε,δ), μ-GDP, RDP, zCDP or attack risk"),
     "filter": Line("filter:Filter", "did an adaptive run keep its budget, and what did each person lose"),
+    "queries": Line("queries:Queries", "sums over people, asked one by one, under a budget for each"),
     "sgd-bound": Line("sgd_bound:SgdBound", "ε when only the last iterate of a convex run is released"),
     "exp-mech": Line("exp_mech:ExpMech", "ε of the exponential mechanism and of Langevin sampling"),
     "train": Line("train:Train", "train a model privately and say what it cost"),

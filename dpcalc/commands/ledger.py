@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcalc.asked import Asked, argument, number, option
@@ -269,11 +270,13 @@ class Import(_AboutLedger):
 
     def answer(self) -> Result:
         """What was taken in."""
-        from dpcalc.files import read_bytes
+        from dpcalc.files import LIMIT, read_bytes
         from dpcalc.ledger.results import taken_in
         from dpcalc.ledger.transfer import MAX_BYTES, imported
 
-        text = read_bytes(self.file, limit=MAX_BYTES, what="an export").decode(errors="replace")
+        # A stream may have no end, and what is larger than the limit should be as large on the disk.
+        limit = MAX_BYTES if Path(self.file).is_file() else LIMIT
+        text = read_bytes(self.file, limit=limit, what="an export").decode(errors="replace")
         added = imported(self.ledger, text.splitlines(), "standard input" if self.file == "-" else self.file)
         with _open(self.ledger) as opened:
             return taken_in(opened, added)

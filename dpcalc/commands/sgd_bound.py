@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dpcalc.asked import Asked, number, option
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Result
+from dpcalc.last_iterate.modelled import OWN_NORMS, Found, Modelled, explained, request_of
 from dpcalc.last_iterate.request import NOISES, Request
 from dpcalc.report import rounded_up, written
 
@@ -18,15 +20,17 @@ if TYPE_CHECKING:
 _RUN = "The run"
 _SEARCH = "Sweeps and targets"
 _SCHEDULE_BYTES = 100_000_000
+_OF_THE_MODEL = ("clip", "sensitivity", "strong-convexity", "smoothness", "diameter", "n")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SgdBound(Request, Asked):
+class SgdBound(Modelled, Request, Asked):
     """Privacy of the LAST iterate of noisy gradient descent on convex losses (Bok, Su, Altschuler 2024).
 
     X ← Π[X − η((1/b)Σ∇f + N(0, σ²I))]. σ is the noise on the average of a batch, and L is the sensitivity to REPLACING
     one record, twice a clip. Every bound that applies is listed with its theorem; the best is the answer. Without
-    convexity (--strong-convexity or --diameter, with --smoothness) that is composition.
+    convexity (--strong-convexity or --diameter, with --smoothness) that is composition. With --model the constants of
+    the losses are worked out and explained.
     """
 
     example: ClassVar[str] = (
@@ -69,6 +73,15 @@ class SgdBound(Request, Asked):
         request = self.part(Request)
         if self.schedule_file is not None:
             request = replace(request, schedule=_read_schedule(self.schedule_file))
+        self.check_given(request)
+        if self.model is None:
+            return self._answered(request)
+        found = None if self.data is None else _public(self.data)
+        losses = self.losses(found, request.diameter)
+        result = self._answered(request_of(request, losses, found))
+        return explained(result, request, losses, norms=_norms(self.feature_clip, found))
+
+    def _answered(self, request: Request) -> Result:
         if self.sweep:
             return _swept(request, self.sweep)
         if self.target_epsilon is not None:
@@ -79,6 +92,11 @@ class SgdBound(Request, Asked):
         return single_result(analyse(request))
 
     def _check_mode(self) -> None:
+        swept = [text.partition("=")[0] for text in self.sweep]
+        if self.model is not None and (fixed := [name for name in swept if name in _OF_THE_MODEL]):
+            raise InputError(
+                f"{fixed[0]} is a part of what --model works out: give one run for each value", where="sweep"
+            )
         given = self._given(*NOISES)
         if len(given) > 1:
             raise InputError(f"the noise is given as {' and as '.join(given)}: keep one of them")
@@ -89,6 +107,26 @@ class SgdBound(Request, Asked):
             raise InputError("--target-epsilon finds the longest run: drop --steps and --epochs, or give --sigma solve")
         elif self.sweep:
             raise InputError("--target-epsilon and --sweep cannot be combined")
+
+
+def _public(source: str) -> Found:
+    """Size and classes of a data set, and a norm if its format alone gives one: bytes are in [0, 1]."""
+    from dpcalc.training.data import SYNTHETIC, load
+
+    data = load(source)
+    if data.multilabel:
+        raise InputError("--model knows losses of classes; these records have labels that go together", where=source)
+    bytes_only = source == SYNTHETIC or Path(source).is_dir()
+    reach = data.features**0.5 if bytes_only else None
+    return Found(records=len(data), features=data.features, classes=data.classes, reach=reach)
+
+
+def _norms(feature_clip: float | None, found: Found | None) -> str:
+    """Where the norm of the features comes from, in words."""
+    if feature_clip is not None:
+        return f"the feature clip, stated beforehand. {OWN_NORMS}"
+    assert found is not None
+    return f"√{found.features}: features are bytes, made numbers in [0, 1]. {OWN_NORMS}"
 
 
 def _read_schedule(path: str) -> Schedule:

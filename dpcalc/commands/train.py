@@ -19,8 +19,12 @@ _EPSILON = 3.0  # the target if neither ε nor the noise is given
 # Options that play a part only with some values of another one.
 _NEEDED = {
     "hidden": ("model", ("mlp",)),
+    "activation": ("model", ("mlp",)),
     "filter_mode": ("filter", ("gdp", "rdp")),
     "quantile": ("clipping", ("quantile",)),
+    "clip_rate": ("clipping", ("online",)),
+    "lr_rate": ("clipping", ("online",)),
+    "direction_noise": ("clipping", ("online",)),
     "batch_size": ("algorithm", ("cgd", "sgd")),
 }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcalc.asked import Asked, argument, number, option
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Outcome, Result, Section
+from dpcalc.numbers import NON_NEGATIVE
 
 if TYPE_CHECKING:
     from dpcalc.referee.check import Finding
@@ -71,12 +72,33 @@ def _read(name: str) -> dict[str, Any]:
 
     data = read_bytes(name, limit=_LARGEST, what="a result")
     try:
-        document = json.loads(data)
+        text = data.decode()
+        document = json.loads(text)
     except (ValueError, RecursionError):
         raise InputError("not the JSON of a dpcalc command", where=name) from None
     if not isinstance(document, dict) or document.get("schema") != "dpcalc/1":
         raise InputError('not the JSON of a dpcalc command ("schema": "dpcalc/1" is missing)', where=name)
+    _check_form(document, text, name)
     return document
+
+
+def _check_form(document: dict[str, Any], text: str, name: str) -> None:
+    """Raise at a field that is not what such a field may be; whether it is true is what the referee tells."""
+    from dpcalc.spec.results import stated_number
+    from dpcalc.spec.specification import Document, read_adjacency, read_entries_of
+    from dpcalc.spec.text import parse
+
+    root = parse(text, name)
+    values = root.mapping("a result")
+    for key in ("epsilon", "delta", "epsilon_lower", "delta_lower"):
+        stated_number(values.get(key), NON_NEGATIVE)
+    if document.get("question") is not None:
+        values["question"].mapping("a question")
+    if document.get("mechanisms"):
+        if "adjacency" not in values:
+            root.fail("adjacency is missing from the result")
+        adjacency = read_adjacency(values["adjacency"])
+        Document(entries=read_entries_of(root), adjacency=adjacency, name=name).read(adjacency)
 
 
 def _goal(findings: list[Finding]) -> Outcome:

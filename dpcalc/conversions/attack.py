@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 
 from dpcalc.risk import Risk
+from dpcalc.rounding import LARGEST_EXPONENT, UNIT
 
 FALSE_POSITIVE_RATES = (1e-3, 1e-2, 1e-1)
 
 # Standard normal quantiles of 1 − x at these rates, and how far in the tail they are. They choose where to look, and
 # no bound depends on them.
 _QUANTILES = ((3.0902, 0.5), (2.3263, 0.3), (1.2816, 0.0))
-_ROUNDING = 1e-15
+_ROUNDING = 10 * UNIT  # an exponential and five operations on numbers up to 1
 
 # A bound of two terms is near its best where neither is this small beside the other; no nearer than _CLOSE is looked.
 _BALANCE = 0.02
@@ -105,9 +106,11 @@ def _unbalanced(epsilons: list[float], best: float, delta: float, rate: float) -
 
 def true_positive_rate(epsilon: float, delta: float, false_positive_rate: float) -> float:
     """An upper bound on the TPR of any attack at this FPR, where (ε, δ) holds in both directions."""
-    steep = math.exp(min(epsilon, 700.0)) * false_positive_rate * (1 + _ROUNDING) + delta
-    flat = 1 - math.exp(-epsilon) * (1 - delta - false_positive_rate) * (1 - _ROUNDING)
-    return min(1.0, steep + _ROUNDING * delta, flat + _ROUNDING)
+    flat = 1 - math.exp(-epsilon) * (1 - delta - false_positive_rate) + _ROUNDING
+    if epsilon > LARGEST_EXPONENT and false_positive_rate > 0:
+        return min(1.0, flat)
+    steep = (math.exp(min(epsilon, LARGEST_EXPONENT)) * false_positive_rate + delta) * (1 + _ROUNDING)
+    return min(1.0, steep, flat)
 
 
 def bayes_accuracy(delta_at: Callable[[float], float], prior: float, advantage: float | None = None) -> float:

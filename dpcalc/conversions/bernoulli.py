@@ -16,7 +16,7 @@ import numpy as np
 from dpcalc.arrays import Floats
 from dpcalc.elementary import exp_remainder
 
-_ROUNDING = 1e-13
+_ROUNDING = 1e-13  # of rates whose logarithms are as large as 700, and of what is computed from them
 _LARGEST_ODDS = 720.0
 _LARGEST_EXPONENT = 500.0
 _COARSE, _FINE = 200, 17
@@ -40,7 +40,7 @@ class RenyiRegion:
     def delta(self, epsilon: float) -> float:
         """Upper bound on δ at ε: the supremum of T(x) - e^ε x."""
         found = self._supremum(lambda y, log_x: y - np.exp(np.minimum(epsilon + log_x, 700.0)))
-        return min(1.0, max(found, 0.0) * (1 + 4 * _ROUNDING))
+        return float(np.clip(found, 0.0, 1.0))
 
     def epsilon(self, delta: float) -> float:
         """Upper bound on ε at δ: the supremum of log((T(x) - δ)/x)."""
@@ -50,7 +50,7 @@ class RenyiRegion:
                 return np.asarray(np.log(np.maximum(y - delta, 0.0)) - log_x)
 
         found = self._supremum(score)
-        return max(0.0, found * (1 + _ROUNDING) + _ROUNDING)
+        return max(0.0, found + _ROUNDING * (1 + abs(found)))
 
     def profile(self, epsilons: Floats) -> Floats:
         """Upper bounds on δ at many ε: T lies below every chord continued, so below a polygon with their crossings."""
@@ -68,13 +68,14 @@ class RenyiRegion:
             np.max(corners_y - np.multiply.outer(np.exp(chunk), corners_x), axis=1)
             for chunk in np.array_split(epsilons, max(1, epsilons.size // 100))
         ]
-        return np.asarray(np.clip(np.concatenate(deltas) * (1 + 1e-9), 0.0, 1.0))
+        return np.asarray(np.clip(np.concatenate(deltas), 0.0, 1.0))
 
     def _supremum(self, score: Score) -> float:
         """Upper bound on the supremum of a score that is unimodal in x, and monotone along lines.
 
         A concave function through three points a < b < c lies below the lines through a, b and through b, c continued:
-        what they reach at c and at a bounds the score between a and c, and the middle one is the best of a grid.
+        what they reach at c and at a bounds the score between a and c, and the middle one is the best of a grid. All
+        points are raised alike, by a hundred times as much as they may be out of line.
         """
         odds = np.linspace(-700.0, 40.0, _COARSE)
         while True:
@@ -85,12 +86,10 @@ class RenyiRegion:
                 return np.inf
             three = slice(best - 1, best + 2)
             (a, b, c), (left, top, right) = np.exp(log_x[three]), y[three]
-            # Rounded values may be out of line by so much.
-            noise = 2 * _ROUNDING * top
             if not a < b < c:
-                return float(scores[best] + noise)
-            to_left = top - max(right - top - noise, 0.0) / (c - b) * (b - a)
-            to_right = top + (top - left + noise) / (b - a) * (c - b)
+                return float(scores[best])
+            to_left = top - max(right - top, 0.0) / (c - b) * (b - a)
+            to_right = top + max(top - left, 0.0) / (b - a) * (c - b)
             upper = score(np.array([to_left, top, min(to_right, 1.0)]), log_x[three])
             width = odds[best + 1] - odds[best - 1]
             if width < _NARROWEST or (width < 1e-3 and upper.max() - scores[best] <= 1e-11 * abs(scores[best])):
@@ -119,7 +118,7 @@ class RenyiRegion:
         for p, q in ((first, second), (second, first)):
             # What cannot be computed rules nothing out.
             worst = np.fmax(worst, np.fmax.reduce(_divergences(p, q, self.orders) / self.bounds, axis=-1))
-        return np.asarray(np.clip(worst - (1 + _ROUNDING), -1.0, 1.0))
+        return np.asarray(np.clip(worst - 1, -1.0, 1.0))
 
 
 def _log_rate(odds: Floats) -> Floats:

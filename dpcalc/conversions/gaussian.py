@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 THEOREM = "Dong, Roth, Su 2022, Corollaries 1 and 2: μ² adds, and gives δ at every ε"
 
-# gdp_epsilon and gdp_delta are above the truth by less than this much of μ is worth, and of themselves.
+# gdp_epsilon is above the truth by less than this much of μ is worth, and gdp_delta by less than this much of itself.
 _SHADE = 1e-12
 
 # Of a μ = 1/σ that is rounded itself, of its square, and of ρ times an order.
@@ -51,15 +51,15 @@ _SMALLEST_MU = 1e-300
 _LEAST_GAP = 1e-307
 
 
-def _log_profile(mu: float, epsilon: float) -> tuple[float, float, float]:
-    """An exponent and a term with log δ(ε) ≤ term − exponent, and the slope of log δ, for μ > 0 and ε ≥ 0.
+def _log_profile(mu: float, epsilon: float) -> tuple[float, float, float, float]:
+    """An exponent, a term and an error with log δ(ε) ≤ term − exponent + error, and the slope of log δ; μ > 0, ε ≥ 0.
 
-    The term counts all errors; the slope only steers.
+    The slope only steers.
     """
     mu = max(mu, _SMALLEST_MU)
     half = mu / 2
     if abs(epsilon / mu - half) > _FAR:
-        return (math.inf, 0.0, 0.0) if epsilon / mu > half else (0.0, 0.0, 0.0)
+        return (math.inf if epsilon / mu > half else 0.0), 0.0, 0.0, 0.0
     (top, bottom), (over, under) = mu.as_integer_ratio(), epsilon.as_integer_ratio()
     numerator, denominator = 2 * over * bottom * bottom - top * top * under, 2 * under * top * bottom
     a = numerator / denominator
@@ -67,45 +67,42 @@ def _log_profile(mu: float, epsilon: float) -> tuple[float, float, float]:
     if a >= 2 or half <= 0.25:
         gap, beyond = mills_difference(a, half)
         gap = max(gap, _LEAST_GAP)
-        return square, _raised(math.log(gap) - LOG_SQRT_2PI - rest) + DIFFERENCE, -beyond / gap
+        term = math.log(gap) - LOG_SQRT_2PI - rest
+        return square, term, DIFFERENCE + 2 * FUNCTION * abs(term), -beyond / gap
     right = math.exp(-square - LOG_SQRT_2PI) * mills(epsilon / mu + half)  # e^ε Φ(−b)
-    error = 2 * MILLS + 4 * UNIT * square  # of both terms, relative to them
+    error = 2 * MILLS + 4 * UNIT * square  # of both terms, relative to them; the second MILLS is that of a logarithm
     tail = 0.5 * math.erfc(abs(a) / math.sqrt(2))
     if a >= 0:
         delta = tail - right
-        return 0.0, _raised(math.log(delta + error * (tail + right))), -right / delta
+        return 0.0, math.log(delta), error * (tail + right) / delta, -right / delta
     rest = tail + right
-    return 0.0, _raised(math.log1p(-rest * (1 - 2 * error))), -right / (1 - rest)
-
-
-def _raised(logarithm: float) -> float:
-    return logarithm + 2 * FUNCTION * abs(logarithm)
+    return 0.0, math.log1p(-rest), error * rest / (1 - rest), -right / (1 - rest)
 
 
 def _delta(mu: float, epsilon: float) -> float:
     if mu == 0:
         return 0.0
-    exponent, term, _ = _log_profile(mu, epsilon)
+    exponent, term, error, _ = _log_profile(mu, epsilon)
     if exponent > 760:  # δ ≤ φ(a)·R(2) is less than the smallest double
         return SMALLEST
-    return min(math.exp(-exponent) * math.exp(term) * (1 + 4 * FUNCTION) + 2 * SMALLEST, 1.0)
+    return min(math.exp(-exponent) * math.exp(term) * (1 + error + 4 * FUNCTION) + 2 * SMALLEST, 1.0)
 
 
 def _epsilon(mu: float, delta: float, near: float | None = None) -> float:
     """ε at δ, looked for from `near` if it is given, which changes the last digits at most."""
     if mu == 0:
         return 0.0
-    target = math.log(delta) * (1 + FUNCTION)
+    target = math.log(delta)
 
     def excess(epsilon: float) -> tuple[float, float]:
-        exponent, term, slope = _log_profile(mu, epsilon)
-        return (term - exponent) + 2 * UNIT * exponent - target, slope
+        exponent, term, error, slope = _log_profile(mu, epsilon)
+        return (term - exponent) - target + (error + 2 * UNIT * exponent + FUNCTION * abs(target)), slope
 
     if not near and excess(0.0)[0] <= 0:
         return 0.0
-    # δ ≤ Φ(−a) ≤ ½·e^(−a²/2)
+    # δ ≤ Φ(−a) ≤ ½·e^(−a²/2); the rounding of a μ above 1e16 is more than the ½ is worth
     enough = (mu * (mu / 2) + mu * math.sqrt(-2 * target)) * (1 + 8 * UNIT)
-    return least(excess, 0.0, enough, near) if enough < math.inf else math.inf
+    return least(excess, 0.0, enough, near, min(-target, 1.0)) if enough < math.inf else math.inf
 
 
 def _near(mu: Floats, delta: Floats) -> Floats:
@@ -130,7 +127,7 @@ def _true_positive_rate(mu: float, rate: float) -> float:
     quantile = -tail_below(math.log(rate)) if rate <= 0.5 else tail_above(math.log(1 - rate))
     if quantile + mu > 40:  # Φ is 1 to all digits of a double
         return 1.0
-    return max(probability_below(math.nextafter(quantile + mu, math.inf)), rate)
+    return max(probability_below(quantile + mu), rate)
 
 
 def _each(function: Callable[..., float], *values: ArrayLike) -> Any:
@@ -165,17 +162,17 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Any:
 
 def gdp_lower(mu: float, *, delta: float | None = None, epsilon: float | None = None) -> float:
     """Lower bound on ε at δ, or on δ at ε, of the Gaussian mechanism that is μ-GDP and no more."""
-    less = mu * (1 - _SHADE)
-    if less < _SMALLEST_MU:
+    if mu < 2 * _SMALLEST_MU:
         return 0.0
-    value: float = gdp_delta(less, epsilon or 0.0) if delta is None else gdp_epsilon(less, delta)
-    return max(value * (1 - 2 * _SHADE) - 4 * SMALLEST, 0.0)
+    if delta is not None:
+        return float(gdp_epsilon(mu * (1 - _SHADE), delta))
+    return max(float(gdp_delta(mu, epsilon or 0.0)) * (1 - _SHADE) - 4 * SMALLEST, 0.0)
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
     """The largest μ, rounded down, such that every μ-GDP mechanism is (ε,δ)-DP."""
-    expect("epsilon", epsilon, NON_NEGATIVE)
-    expect("delta", delta, PROBABILITY)
+    expect("epsilon", epsilon, NON_NEGATIVE, single=True)
+    expect("delta", delta, PROBABILITY, single=True)
     low, high = 1e-307, 1e154
     if _delta(low, float(epsilon)) > delta:
         return 0.0

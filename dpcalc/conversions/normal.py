@@ -97,7 +97,7 @@ def half_square(numerator: int, denominator: int) -> tuple[float, float]:
 
 
 def log_tail(x: float) -> tuple[float, float]:
-    """log Φ(−x) for x ≥ 0, and how far it may be from the truth."""
+    """log Φ(−x) for x ≥ 0, and how far it may be from the truth at an x that errs by UNIT of itself."""
     if x < _NEAR:
         return math.log(0.5 * math.erfc(x / _SQRT_2)), MILLS + ERFC
     square, rest = half_square(*x.as_integer_ratio())
@@ -106,13 +106,17 @@ def log_tail(x: float) -> tuple[float, float]:
 
 
 def tail_above(log_probability: float) -> float:
-    """The smallest z found, z ≥ 0, that surely has Φ(−z) at most a probability ≤ ½."""
+    """The smallest z found, z ≥ 0, that surely has Φ(−z) at most a probability ≤ ½.
+
+    Here and below the logarithm may err by 2 FUNCTION of itself, and so may the probability in `centre_above`.
+    """
 
     def excess(z: float) -> tuple[float, float]:
         value, error = log_tail(z)
-        return value + error - log_probability, -1 / mills(z)
+        return value - log_probability + (error + 2 * FUNCTION * abs(log_probability)), -1 / mills(z)
 
-    return least(excess, 0.0, math.sqrt(-2 * log_probability))  # Φ(−z) ≤ ½·e^(−z²/2)
+    # Φ(−z) ≤ ½·e^(−z²/2); the rounding of a z above 1e16 is more than the ½ is worth
+    return least(excess, 0.0, math.sqrt(-2 * log_probability) * (1 + 8 * UNIT))
 
 
 def tail_below(log_probability: float) -> float:
@@ -120,7 +124,7 @@ def tail_below(log_probability: float) -> float:
 
     def excess(opposite: float) -> tuple[float, float]:
         value, error = log_tail(-opposite)
-        return log_probability - value + error, -1 / mills(-opposite)
+        return log_probability - value + (error + 2 * FUNCTION * abs(log_probability)), -1 / mills(-opposite)
 
     return -least(excess, -math.sqrt(-2 * log_probability), 0.0)
 
@@ -129,8 +133,10 @@ def centre_above(probability: float) -> float:
     """The smallest z found that surely has P(|N| ≤ z) = erf(z/√2) at least a probability < ½."""
 
     def excess(z: float) -> tuple[float, float]:
-        inside = math.erf(z / _SQRT_2) * (1 - ERFC - FUNCTION - 8 * UNIT)
-        return math.log(probability / inside), -math.exp(-z * z / 2) / (_SQRT_HALF_PI * inside)
+        inside = math.erf(z / _SQRT_2)
+        return math.log(probability / inside) + (ERFC + 3 * FUNCTION + 8 * UNIT), -math.exp(-z * z / 2) / (
+            _SQRT_HALF_PI * inside
+        )
 
     return least(excess, 0.0, 2 * _SQRT_HALF_PI * probability) if probability > 0 else 0.0
 
@@ -138,20 +144,28 @@ def centre_above(probability: float) -> float:
 def probability_below(x: float) -> float:
     """Φ(x) from above."""
     value, error = log_tail(abs(x))
+    slack = math.exp(value) * (error + 2 * FUNCTION)
     if x < 0:
-        return max(math.exp(value + error) * (1 + FUNCTION), SMALLEST)
-    return min(1.0, 1 - math.exp(value - error) * (1 - FUNCTION) + UNIT)
+        return max(math.exp(value) + slack, SMALLEST)
+    return min(1.0, (1 - math.exp(value)) + (slack + 2 * UNIT))
 
 
-def least(excess: Callable[[float], tuple[float, float]], low: float, high: float, near: float | None = None) -> float:
+def least(
+    excess: Callable[[float], tuple[float, float]],
+    low: float,
+    high: float,
+    near: float | None = None,
+    scale: float = 1.0,
+) -> float:
     """The smallest x found in [low, high] with excess(x) ≤ 0; `high` must have it, and it is returned at worst.
 
-    `excess`, a difference of logarithms, tells its slope too: Newton's method steers, a bracket decides.
+    `excess`, a difference of logarithms as large as `scale` near its root, tells its slope too: Newton's method steers,
+    a bracket decides.
     """
     guess = near if near is not None and low < near < high else high
     for _ in range(200):
         value, slope = excess(guess)
-        near = 32 * UNIT * max(abs(slope * guess), 1.0)
+        near = 32 * UNIT * max(abs(slope * guess), scale)
         if value <= 0:
             high = guess
             if -value <= near:

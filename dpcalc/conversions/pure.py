@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from dpcalc.conversions.attack import true_positive_rate
 from dpcalc.conversions.normal import centre_above, tail_above
 from dpcalc.conversions.ranges import expect
 from dpcalc.numbers import AT_LEAST_ONE, NON_NEGATIVE, RENYI_ORDER, Range
-from dpcalc.rounding import FUNCTION
+from dpcalc.rounding import FUNCTION, UNIT, times_up
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
     from dpcalc.arrays import Floats
 
 _ROUNDING = 1e-14
-UNIT = Range(low=0, high=1)
+_BETWEEN = Range(low=0, high=1)
 
 
 def pure_dp_mu(epsilon: float) -> float:
     """The smallest μ, rounded up, such that every ε-DP mechanism is μ-GDP: −2Φ⁻¹(1/(1+e^ε)) (Bok et al., §D.4)."""
     expect("epsilon", epsilon, NON_NEGATIVE)
     if epsilon < 1:  # the tail is near ½: 2Φ(μ/2) − 1 = tanh(ε/2)
-        return 2 * centre_above(math.tanh(epsilon / 2) * (1 + 2 * FUNCTION))
-    return 2 * tail_above(-(epsilon + math.log1p(math.exp(-epsilon))) * (1 + 2 * FUNCTION))
+        return 2 * centre_above(math.tanh(epsilon / 2))
+    return 2 * tail_above(-(epsilon + math.log1p(math.exp(-epsilon))))
 
 
 def pure_dp_rdp(epsilons: ArrayLike, orders: ArrayLike) -> Floats:
@@ -75,8 +76,8 @@ def laplace_mu(epsilon: float) -> float:
     the worst point; on the outer branches μ grows up to their ends.
     """
     if epsilon < 1:
-        return 2 * centre_above(-math.expm1(-epsilon / 2) * (1 + FUNCTION))
-    return 2 * tail_above(-(math.log(2) + epsilon / 2) * (1 + FUNCTION))
+        return 2 * centre_above(-math.expm1(-epsilon / 2))
+    return 2 * tail_above(-(math.log(2) + epsilon / 2))
 
 
 def laplace_rho(epsilon: float) -> float:
@@ -84,7 +85,7 @@ def laplace_rho(epsilon: float) -> float:
     if epsilon < 0.01:  # the sum cancels
         rest = 1 - epsilon / 3 * (1 - epsilon / 4 * (1 - epsilon / 5 * (1 - epsilon / 6)))
         return epsilon * epsilon / 2 * rest * (1 + _ROUNDING)
-    return (epsilon + math.expm1(-epsilon)) * (1 + 1e-12)
+    return (epsilon + math.expm1(-epsilon)) + 2 * FUNCTION * epsilon
 
 
 def dp_delta(epsilon: float, delta: float, at: float) -> float:
@@ -101,22 +102,25 @@ def dp_delta(epsilon: float, delta: float, at: float) -> float:
 def dp_epsilon(epsilon: float, delta: float, at: float) -> float:
     """Upper bound on ε at another δ of an (ε,δ)-DP mechanism; infinity for a δ smaller than its own."""
     _expect_guarantee(epsilon, delta)
-    expect("at", at, UNIT)
+    expect("at", at, _BETWEEN)
     if at < delta:
         return math.inf
     share = (at - delta) / (1 - delta)
     if share <= 0:
         return epsilon
     # Solve share = (e^ε − e^x)/(1 + e^ε) for x; what the subtraction may have lost is added back.
-    inner = 1 - share * (1 + math.exp(-epsilon)) + 1e-15
-    return max(0.0, min(epsilon, (epsilon + math.log(inner)) * (1 + _ROUNDING) + _ROUNDING)) if inner > 0 else 0.0
+    inner = 1 - share * (1 + math.exp(-epsilon)) + 10 * UNIT
+    if inner <= 0:
+        return 0.0
+    fall = math.log(inner)
+    return max(0.0, min(epsilon, (epsilon + fall) + FUNCTION * (epsilon + abs(fall))))
 
 
 def group_dp(epsilon: float, delta: float, size: int) -> tuple[float, float]:
     """(ε,δ) for groups of so many records: (kε, δ·(1 + e^ε + … + e^((k−1)ε))) (Dwork, Roth, Theorem 2.2)."""
     _expect_guarantee(epsilon, delta)
     expect("size", size, AT_LEAST_ONE)
-    total = size * epsilon
+    total = times_up(epsilon, size)
     if delta == 0:
         return total, 0.0
     if epsilon == 0:
@@ -129,12 +133,10 @@ def group_dp(epsilon: float, delta: float, size: int) -> tuple[float, float]:
 def dp_true_positive_rate(epsilon: float, delta: float, false_positive_rate: float) -> float:
     """The largest true positive rate of an attack on an (ε,δ)-DP mechanism at a false positive rate."""
     _expect_guarantee(epsilon, delta)
-    expect("false_positive_rate", false_positive_rate, UNIT)
-    steep = (math.exp(min(epsilon, 700.0)) * false_positive_rate + delta) * (1 + _ROUNDING)
-    flat = 1 - math.exp(-epsilon) * (1 - delta - false_positive_rate) * (1 - _ROUNDING)
-    return min(1.0, steep, flat + _ROUNDING)
+    expect("false_positive_rate", false_positive_rate, _BETWEEN)
+    return true_positive_rate(epsilon, delta, false_positive_rate)
 
 
 def _expect_guarantee(epsilon: float, delta: float) -> None:
     expect("epsilon", epsilon, NON_NEGATIVE)
-    expect("delta", delta, UNIT)
+    expect("delta", delta, _BETWEEN)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from dpcalc.arrays import Floats
 from dpcalc.conversions.ranges import expect
 from dpcalc.convex import convex_minorant
+from dpcalc.errors import InputError
 from dpcalc.numbers import NON_NEGATIVE, PROBABILITY, RENYI_ORDER, SMALLEST
 
 Curve = Callable[[Floats], Floats]
@@ -69,23 +70,26 @@ def rdp_deltas(orders: ArrayLike, rdps: ArrayLike, epsilon: ArrayLike) -> Floats
 def rdp_epsilon(orders: ArrayLike, rdps: ArrayLike, delta: float) -> float:
     """Upper bound on ε at δ from RDP known at some orders, using every order below the largest that they imply."""
     _expect_curve(orders, rdps)
-    expect("delta", delta, PROBABILITY)
+    expect("delta", delta, PROBABILITY, single=True)
     curve, largest = rdp_between(orders, rdps)
-    return rdp_curve_epsilon(curve, delta, largest=largest, also=np.asarray(orders, dtype=np.float64))
+    return rdp_curve_epsilon(curve, delta, largest=largest, also=np.atleast_1d(np.asarray(orders, dtype=np.float64)))
 
 
 def rdp_delta(orders: ArrayLike, rdps: ArrayLike, epsilon: float) -> float:
     """Upper bound on δ at ε from RDP known at some orders."""
     _expect_curve(orders, rdps)
-    expect("epsilon", epsilon, NON_NEGATIVE)
+    expect("epsilon", epsilon, NON_NEGATIVE, single=True)
     curve, largest = rdp_between(orders, rdps)
-    return rdp_curve_delta(curve, epsilon, largest=largest, also=np.asarray(orders, dtype=np.float64))
+    return rdp_curve_delta(curve, epsilon, largest=largest, also=np.atleast_1d(np.asarray(orders, dtype=np.float64)))
 
 
 def _expect_curve(orders: ArrayLike, rdps: ArrayLike) -> None:
     expect("orders", orders, RENYI_ORDER)
-    known = np.asarray(rdps, dtype=np.float64)
-    expect("rdps", known[~np.isposinf(known)], NON_NEGATIVE)  # infinite where nothing is known
+    known = np.asarray(rdps)
+    finite = known[~np.isposinf(known)] if known.dtype.kind == "f" else known  # infinite where nothing is known
+    expect("rdps", finite, NON_NEGATIVE)
+    if known.shape != np.shape(orders):
+        raise InputError(f"Expected an RDP for each order, got shapes {known.shape} and {np.shape(orders)}.")
 
 
 def rdp_between(orders: ArrayLike, rdps: ArrayLike) -> tuple[Curve, float]:
@@ -93,19 +97,22 @@ def rdp_between(orders: ArrayLike, rdps: ArrayLike) -> tuple[Curve, float]:
 
     A convex function lies below its chords, so the lower hull of the known points and (1, 0) is an upper bound.
     """
-    alpha, rho = np.asarray(orders, dtype=np.float64), np.asarray(rdps, dtype=np.float64)
+    alpha, rho = (np.atleast_1d(np.asarray(values, dtype=np.float64)) for values in (orders, rdps))
+    with np.errstate(over="ignore"):
+        moments = (alpha - 1) * rho
     order = np.lexsort((rho, alpha))
-    known = order[np.isfinite(rho[order])]
+    known = order[np.isfinite(moments[order])]
     xs = np.append(1.0, alpha[known])
-    ys = np.append(0.0, (alpha[known] - 1) * rho[known])
+    ys = np.append(0.0, moments[known])
     first = np.append(True, np.diff(xs) > 0)  # of one order given twice, the smaller bound
     xs, ys = xs[first], ys[first]
     corners = convex_minorant(xs, ys)
     xs, ys = xs[corners], ys[corners]
 
     def curve(at: Floats) -> Floats:
-        inside = at <= xs[-1] * (1 + 1e-15)
-        return np.where(inside, np.interp(at, xs, ys) / (at - 1), np.inf)
+        with np.errstate(invalid="ignore", over="ignore"):  # slopes beyond the doubles
+            found = np.interp(at, xs, ys) / (at - 1)
+        return np.where((at <= xs[-1]) & ~np.isnan(found), found, np.inf)
 
     return curve, float(xs[-1])
 
@@ -123,7 +130,11 @@ def rdp_curve_delta(curve: Curve, epsilon: float, *, largest: float = 1e12, also
 def _smallest(bound: Curve, largest: float, also: Floats | None) -> float:
     """The smallest value of a bound over orders in (1, largest]: a logarithmic grid, then zoom on its best cells."""
     grid = np.linspace(np.log(1e-7), np.log(max(largest - 1, 1e-6)), 241)
-    values = bound(1 + np.exp(grid))
+
+    def at_order(logarithms: Floats) -> Floats:
+        return bound(np.minimum(1 + np.exp(logarithms), largest))
+
+    values = at_order(grid)
     best = float(np.min(values))
     if also is not None and also.size:
         best = min(best, float(np.min(bound(also))))
@@ -132,7 +143,7 @@ def _smallest(bound: Curve, largest: float, also: Floats | None) -> float:
         low, high = grid[max(start - 1, 0)], grid[min(start + 1, grid.size - 1)]
         while high - low > 1e-8:
             fine = np.linspace(low, high, 17)
-            at = bound(1 + np.exp(fine))
+            at = at_order(fine)
             centre = int(np.argmin(at))
             best = min(best, float(at[centre]))
             low, high = fine[max(centre - 1, 0)], fine[min(centre + 1, 16)]
@@ -141,16 +152,16 @@ def _smallest(bound: Curve, largest: float, also: Floats | None) -> float:
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Upper bound on ε at δ of a ρ-zCDP mechanism; at most Bun–Steinke's ρ + 2√(ρ log(1/δ))."""
-    expect("rho", rho, NON_NEGATIVE)
-    expect("delta", delta, PROBABILITY)
+    expect("rho", rho, NON_NEGATIVE, single=True)
+    expect("delta", delta, PROBABILITY, single=True)
     bun_steinke = rho + 2 * np.sqrt(rho * log(1 / delta))
     return min(rdp_curve_epsilon(lambda alpha: _times(alpha, rho), delta), float(bun_steinke) * (1 + _ROUNDING))
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
     """Upper bound on δ at ε of a ρ-zCDP mechanism."""
-    expect("rho", rho, NON_NEGATIVE)
-    expect("epsilon", epsilon, NON_NEGATIVE)
+    expect("rho", rho, NON_NEGATIVE, single=True)
+    expect("epsilon", epsilon, NON_NEGATIVE, single=True)
     return rdp_curve_delta(lambda alpha: _times(alpha, rho), epsilon)
 
 
@@ -161,8 +172,8 @@ def _times(alpha: Floats, rho: float) -> Floats:
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest ρ, rounded down, such that this module's bound makes every ρ-zCDP mechanism (ε,δ)-DP."""
-    expect("epsilon", epsilon, NON_NEGATIVE)
-    expect("delta", delta, PROBABILITY)
+    expect("epsilon", epsilon, NON_NEGATIVE, single=True)
+    expect("delta", delta, PROBABILITY, single=True)
     low, high = 1e-300, 1e300
     while high > low * (1 + 1e-12):
         middle = float(np.sqrt(low) * np.sqrt(high))

@@ -1,6 +1,6 @@
 """Files, as they come and as they are left: one writer, one bounded reader, and archives of arrays that tell edits."""
 
-from dpcalc.files.reader import LIMIT, STANDARD_STREAM, lines, read_bytes, read_text, reading, reason
+from dpcalc.files.reader import LIMIT, STANDARD_STREAM, lines, not_reading, read_bytes, read_text, reading, reason
 from dpcalc.files.writer import (
     PRIVATE,
     SHARED,
@@ -23,6 +23,7 @@ __all__ = [
     "growing",
     "lines",
     "locked",
+    "not_reading",
     "read_bytes",
     "read_text",
     "reading",

@@ -43,6 +43,10 @@ def read_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]
 
 def read_arrays(path: str, *, what: str, wanted: Sequence[str] | None = None, limit: int = LIMIT) -> Arrays:
     """The arrays of an archive, all or the `wanted` ones, if together they are within the limit."""
+    with reading(path, f"not {what}"):
+        kept = Path(path).is_file() or not Path(path).exists()
+    if not kept:  # a device may have no end to look for
+        raise InputError(f"not {what}: it is not a regular file", where=path)
     with reading(path, f"not {what}"), zipfile.ZipFile(path) as archive:
         members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         if len(members) < len(archive.infolist()):

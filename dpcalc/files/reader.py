@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO
 
@@ -142,7 +144,33 @@ def opened(path: str) -> Iterator[BinaryIO]:
         yield sys.stdin.buffer
         return
     with Path(path).open("rb") as stream:
+        if _place(stream.fileno()) in _OUTPUTS.get():
+            raise InputError("is read and would be replaced; nothing was written", where=path)
         yield stream
+
+
+# Files that are going to be replaced: which others a file includes is known only when it is read.
+_OUTPUTS: ContextVar[frozenset[tuple[int, int]]] = ContextVar("outputs", default=frozenset())
+
+
+@contextlib.contextmanager
+def not_reading(paths: Iterable[str | None]) -> Iterator[None]:
+    """While the block runs, none of these files is opened to be read."""
+    places = {_place(path) for path in paths if path is not None and path != STANDARD_STREAM}
+    token = _OUTPUTS.set(frozenset(place for place in places if place is not None))
+    try:
+        yield
+    finally:
+        _OUTPUTS.reset(token)
+
+
+def _place(file: str | int) -> tuple[int, int] | None:
+    """Device and number of a regular file, the same by whatever name."""
+    try:
+        found = os.fstat(file) if isinstance(file, int) else Path(file).stat()
+    except (OSError, ValueError):
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
 def _pieces(stream: BinaryIO, most: int) -> Iterator[bytes]:

@@ -45,6 +45,10 @@ def check_paths(outputs: Mapping[str, str | Path | None], inputs: Mapping[str, s
         other = taken.setdefault(_identity(str(path)), field)
         if other != field and not _is_stream(Path(str(path))):
             raise InputError(f"{field} and {other} are the same file; nothing was written", where=str(path))
+        target = _target(str(path))
+        folder = taken.get(_identity(str(target.parent)))
+        if folder in inputs and target.exists():
+            raise InputError(f"{field} is a file of the folder of {folder}; nothing was written", where=str(path))
         check_writable(str(path))
 
 

@@ -31,10 +31,7 @@ WIDEST = 8.0  # edges end here; what is beyond lies between this one and ∞
 # Edges are 4 % apart for small m and closer where ε rises steeply with m, 14 octaves down from the largest.
 _SPACING, _BEND, _BENT_TO, _SPAN = 0.04, 6.0, 4.0, 2.0**-14
 _ROUNDED_BITS = 12  # of a float32: what is left tells norms apart to 0.05 %
-_SMALLEST_CODE = 1
-_TILE = 32_768
-_STRIP = 512
-_FEW = 0.8  # of a tile that takes part: less is picked out before it is counted
+_TILE, _STRIP = 32_768, 512
 _TOGETHER = 32  # steps that wait to be counted together
 _NARROW, _WIDE = (np.uint32, 20), (np.uint64, 32)  # how a bucket is packed: type, and where the number of steps begins
 LARGEST_STEPS = 2**24 - 1
@@ -132,12 +129,11 @@ class Buckets:
 
     @cached_property
     def _first(self) -> int:
-        return max(_SMALLEST_CODE, _code(float(self.edges[0]) * self.sigma / (2 * UNIT)))
+        return max(1, _code(float(self.edges[0]) * self.sigma / (2 * UNIT)))
 
     @cached_property
     def _last(self) -> int:
-        largest = 6 * WIDEST * self.sigma if self.clip is None else min(self.clip, 6 * WIDEST * self.sigma)
-        return max(self._first, _code(largest) + 1)
+        return max(self._first, _code(min(self.clip or math.inf, 6 * WIDEST * self.sigma)) + 1)
 
 
 def _code(norm: float) -> int:
@@ -195,18 +191,14 @@ class NormCounts:
             return
         everybody = isinstance(who, slice) and block.shape[1] == self.individuals
         found = np.empty(block.shape, dtype=np.int32)
-        wide = min(block.shape[1], _TILE)
-        tall = max(1, _TILE // wide)
+        wide, tall = min(block.shape[1], _TILE), max(1, _TILE // block.shape[1])
         for left in range(0, block.shape[1], wide):
             for top in range(0, len(block), tall):
                 tile = slice(top, top + tall), slice(left, left + wide)
                 found[tile] = self.buckets.codes(block[tile])
         for records, out, top in refused:
             rows, left, right = slice(top, top + len(out)), int(records[0]), int(records[-1]) + 1
-            if right - left == records.size:
-                found[rows, left:right][out] = 0
-            else:
-                found[rows, records] *= ~out
+            found[rows, slice(left, right) if right - left == records.size else records] *= ~out
         if everybody and len(found) + sum(map(len, self._waiting)) < _TOGETHER:
             self._waiting.append(found)  # a few steps of many people would touch far too much memory
             return
@@ -220,11 +212,9 @@ class NormCounts:
         for left in range(0, records.size, _STRIP):
             start = records[left : left + _STRIP] * self.buckets.width
             for top in range(0, len(codes), _TILE // _STRIP):
-                tile = codes[top : top + _TILE // _STRIP, left : left + _STRIP]
+                # In one piece, which is twice as fast; to add 0 is faster than to skip.
+                tile = np.ascontiguousarray(codes[top : top + _TILE // _STRIP, left : left + _STRIP])
                 place = start + buckets.take(tile)
-                if np.count_nonzero(tile) < _FEW * tile.size:  # nothing happens to the others
-                    taking = tile > 0
-                    place, tile = place[taking], tile[taking]
                 np.add.at(flat, place.ravel(), increments.take(tile).ravel())
 
     def repeat(self, norms: Floats, times: int) -> None:
@@ -254,10 +244,15 @@ class NormCounts:
             wide = narrow.astype(_WIDE[0])
             self._packed = (wide >> _NARROW[1] << _WIDE[1]) + (wide & 2 ** _NARROW[1] - 1)
 
-    def on_edges(self, records: Indices | slice) -> tuple[Floats, Floats]:
-        """Numbers of steps on each edge but 0 (fractional), and for each bucket at least Σw(1−w) over its steps."""
+    def on_edges(self, records: Indices | slice, *, rounded: bool = False) -> tuple[Floats, Floats]:
+        """Numbers of steps on each edge but 0 (fractional), and for each bucket at least Σw(1−w) over its steps.
+
+        With norms `rounded` up to the edge above there are no coins.
+        """
         packed = self.packed[records]
         steps = (packed >> self._shift).astype(np.float64)
+        if rounded:
+            return steps, np.zeros_like(steps)
         upper = (packed & (1 << self._shift) - 1).astype(np.float64) / UNIT
         lower = steps - upper
         whole = upper.copy()

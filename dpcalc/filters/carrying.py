@@ -17,7 +17,8 @@ from dpcalc.filters.names import FilterKind, Quantity
 from dpcalc.filters.request import Request
 from dpcalc.filters.rule import ROUNDING, Rule, storage_tolerance
 from dpcalc.filters.rules import dp_rule, gdp_rule, own_delta_split, rdp_rule, unlimited
-from dpcalc.filters.run import Run, Settings
+from dpcalc.filters.run import Run
+from dpcalc.filters.settings import Settings
 from dpcalc.guarantee import DEFAULT_ORDERS
 
 # Bytes that a name and its group take.

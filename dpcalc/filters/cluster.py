@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import tempfile
 import warnings
@@ -10,32 +9,31 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from queue import Empty, Queue
-from threading import Thread
 from typing import Any, cast
 
 import numpy as np
 
-from dpcalc.errors import CertificationError, DpcalcError, InputError
+from dpcalc.errors import InputError
 from dpcalc.files import locked, reason
+from dpcalc.filters import workers
 from dpcalc.filters.local import Log, duplicate_error, finish_run, started
 from dpcalc.filters.logs import parquet_table
 from dpcalc.filters.logs.long import FORMATS
 from dpcalc.filters.logs.table import ByRows, LongLog, TextIds
-from dpcalc.filters.run import Run, Settings
+from dpcalc.filters.run import Run
+from dpcalc.filters.settings import Settings
 from dpcalc.filters.shuffle import RowGroup, Twice, Unread, fold, shares, split
 from dpcalc.filters.state import save_state
 
 Advance = Callable[..., None]
 
-_PARTITIONS_PER_WORKER = 2
-# Entries that a task reads, that a partition holds (it may have to be sorted in memory), and that are shuffled before
-# they are folded, where the order of the log allows that.
+_TASKS_PER_WORKER = 2
+# Entries that a task reads, that are folded together (they may have to be sorted in memory), and that are shuffled
+# before they are folded, where the order of the log allows that.
 _READ_TOGETHER, _FOLDED_TOGETHER, _SHUFFLED_TOGETHER = 8_000_000, 8_000_000, 40_000_000
-# Seconds to wait for a scheduler and for its first worker, and between two looks at whether there are still workers.
-_PATIENCE, _LOOK = 10, 5
-# Workers of our own spill beyond so many bytes, long before the machine's memory ends.
-_KEPT, _RESIDENT = 700e6, 800e6
+_ROUNDS_AT_ONCE = 2
+# Seconds between two looks at whether there are still workers.
+_LOOK = 5
 
 
 def run_on_cluster(
@@ -58,7 +56,7 @@ def run_on_cluster(
     with ExitStack() as stack:
         stack.enter_context(nullcontext() if state is None else locked(str(state)))
         whole = started(settings, state)
-        client = stack.enter_context(_client(scheduler, where))
+        client = stack.enter_context(workers.connected(scheduler, where))
         shared = None if scheduler is None else log.source.path.parent
         by_rows = log.source.format != "parquet"
         text = any(isinstance(name, str) for name in whole.names or ())
@@ -177,22 +175,28 @@ def _parts(client: Any, log: LongLog, whole: Run, *, text: bool, where: str, adv
 
     groups, textual = _row_groups(log)
     text = text or textual
-    entries = sum(group.rows for group in groups)
-    with _told(where):
-        workers = max(1, len(client.nthreads()))
-        partitions = max(_PARTITIONS_PER_WORKER * workers, -(-entries // _FOLDED_TOGETHER))
-        most = min(_READ_TOGETHER, entries // (_PARTITIONS_PER_WORKER * workers) + 1)
+    rounds = _rounds(groups)
+    largest = max((sum(group.rows for group in some) for some in rounds), default=0)
+    with workers.told(where):
+        tasks = _TASKS_PER_WORKER * max(1, len(client.nthreads()))
+        partitions = max(tasks, -(-largest // _FOLDED_TOGETHER))
+        most = min(_READ_TOGETHER, largest // tasks + 1)
         # Part of the graph, not of some worker's memory: whatever worker is lost, they can be had again.
         settings = delayed(whole.settings, traverse=False)
         runs: list[Any] = [delayed(start, traverse=False) for start in _starts(whole, partitions, text)]
         reading, folding = delayed(split, nout=partitions, pure=False), delayed(fold, pure=False)
-        for some in _rounds(groups):
+        flying: list[list[Any]] = [[]] * (_ROUNDS_AT_ONCE - 1)
+        for some in rounds:
             pieces = [reading(task, log.columns, partitions, text) for task in _gathered(some, most)]
-            runs = [folding(settings, run, [piece[index] for piece in pieces]) for index, run in enumerate(runs)]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a state makes the graph large
-            futures = client.compute(runs)
-        return _results(client, futures, advance)
+            folds = [folding(settings, run, [piece[index] for piece in pieces]) for index, run in enumerate(runs)]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that a state makes the graph large
+                runs = client.compute(folds)
+            # Left to itself, Dask reads everything first, and writes to disk what there is no room for.
+            flying = [*flying[1:], runs]
+            _finished(client, flying[0], advance)
+        _finished(client, runs, advance)
+        return cast("list[Run]", client.gather(runs))
 
 
 def _starts(whole: Run, partitions: int, text: bool) -> list[Run | None]:
@@ -206,8 +210,8 @@ def _starts(whole: Run, partitions: int, text: bool) -> list[Run | None]:
     return [whole.part(np.flatnonzero(share == index)) for index in range(partitions)]
 
 
-def _results(client: Any, futures: list[Any], advance: Advance) -> list[Run]:
-    """What the futures come to, while there are workers."""
+def _finished(client: Any, futures: list[Any], advance: Advance) -> None:
+    """Wait for these, while there are workers; what went wrong is raised."""
     from distributed import wait
 
     pending = set(futures)
@@ -215,109 +219,9 @@ def _results(client: Any, futures: list[Any], advance: Advance) -> list[Run]:
         try:
             done, pending = wait(list(pending), timeout=_LOOK, return_when="FIRST_COMPLETED")  # type: ignore[no-untyped-call]
         except TimeoutError:
-            client.wait_for_workers(1, timeout=_PATIENCE)
+            client.wait_for_workers(1, timeout=workers.PATIENCE)
             continue
         for future in done:
             if future.status != "finished":
                 future.result()
             advance(1)
-    return cast("list[Run]", client.gather(futures))
-
-
-# -- the cluster -----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _client(scheduler: str | None, where: str) -> Iterator[Any]:
-    try:
-        import dask
-        from distributed import Client
-    except ImportError:
-        raise InputError("--engine dask needs Dask: install dpcalc with its extra `dask`") from None
-    for name in [*logging.root.manager.loggerDict]:
-        if name.partition(".")[0] in ("distributed", "tornado", "asyncio"):  # each has a level of its own
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-    if scheduler is None:
-        with _own_cluster() as local, Client(local) as client:  # type: ignore[no-untyped-call]
-            yield client
-        return
-    if "://" in scheduler and not scheduler.startswith(("tcp://", "tls://", "ws://", "wss://", "inproc://", "ucx://")):
-        raise InputError("expected an address such as tcp://host:8786", where=where)
-    # One attempt, and no waiting for a connection that was lost.
-    with dask.config.set({"distributed.comm.timeouts.connect": _PATIENCE, "distributed.comm.retry.count": 0}):
-        client = _within(_PATIENCE + 5, lambda: Client(scheduler, timeout=_PATIENCE), where)  # type: ignore[no-untyped-call]
-        try:
-            with _told(where):
-                client.wait_for_workers(1, timeout=_PATIENCE)
-            yield client
-        finally:
-            _within(_PATIENCE, client.close, where, complain=False)
-
-
-@contextmanager
-def _own_cluster() -> Iterator[Any]:
-    """A cluster on this machine, whose workers spill to disk what they do not need at once."""
-    import dask
-    from distributed import LocalCluster
-    from distributed.system import MEMORY_LIMIT
-
-    cores = max(1, dask.system.CPU_COUNT)
-    limit = max(1, MEMORY_LIMIT // cores)
-    chosen = {
-        "distributed.worker.memory.target": min(0.6, _KEPT / limit),
-        "distributed.worker.memory.spill": min(0.7, _RESIDENT / limit),
-        # Nobody looks at how the workers spend their time.
-        "distributed.worker.profile.enabled": False,
-        "distributed.admin.tick.interval": "1s",
-        "distributed.admin.system-monitor.interval": "2s",
-        # Memory of large arrays is used again, which halves the time that they take.
-        "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 27,
-        "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 1 << 25,
-    }
-    with (
-        dask.config.set(chosen),
-        LocalCluster(  # type: ignore[no-untyped-call]
-            n_workers=cores,
-            processes=True,
-            threads_per_worker=1,
-            memory_limit=limit,
-            dashboard_address=None,
-            silence_logs=logging.CRITICAL,
-        ) as local,
-    ):
-        yield local
-
-
-@contextmanager
-def _told(where: str) -> Iterator[None]:
-    """Say in a line that the cluster failed; what was found wrong with the log stays as it is."""
-    from asyncio import CancelledError as Cancelled
-    from concurrent.futures import CancelledError
-
-    try:
-        yield
-    except (DpcalcError, Twice, TextIds, Unread):
-        raise
-    except (Exception, CancelledError, Cancelled) as error:
-        words = f"the Dask cluster failed or has no workers ({type(error).__name__}: {reason(error)})"
-        raise CertificationError(words, where=where) from None
-
-
-def _within(seconds: float, call: Callable[[], Any], where: str, *, complain: bool = True) -> Any:
-    """What a call gives, in a thread of its own, since a silent listener may keep it for ever."""
-    done: Queue[tuple[Any, Exception | None]] = Queue()
-
-    def work() -> None:
-        try:
-            done.put((call(), None))
-        except Exception as error:
-            done.put((None, error))
-
-    Thread(target=work, daemon=True).start()
-    try:
-        found, error = done.get(timeout=seconds)
-    except Empty:
-        found, error = None, TimeoutError(f"nothing in {seconds:g} s")
-    if error is not None and complain:
-        raise CertificationError(f"no Dask scheduler answers ({reason(error)})", where=where) from None
-    return found

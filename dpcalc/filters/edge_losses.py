@@ -19,7 +19,6 @@ from dpcalc.arrays import Floats, Indices
 
 # Cells are 3 % of the loss wide, and never wider than this: the variance they add is at most η²/6 of the second moment.
 _RELATIVE, _CAP = 0.03, 0.05
-_FINEST = 0.05  # of the smallest edge's standard deviation of the loss
 _FURTHEST = 25.0  # standard deviations; keeps every mass well above the smallest double
 _NDTR = 1e-13  # relative error of the normal distribution function, with a margin
 _QUADRATURE = 1e-13  # of a narrow cell's mass: 6 nodes err by less than 1e-14, see `_narrow`
@@ -42,8 +41,11 @@ class EdgeLosses:
     slips: Floats
 
 
-def edge_losses(edges: Floats, rate: float, lost: float) -> EdgeLosses:
-    """The dominating pair of a step at each edge, with about `lost` of P at a loss of ∞."""
+def edge_losses(edges: Floats, rate: float, lost: float, finest: float = 0.05) -> EdgeLosses:
+    """The dominating pair of a step at each edge, with about `lost` of P at a loss of ∞.
+
+    The cells next to 0 are `finest` standard deviations of the smallest edge's loss wide.
+    """
     from scipy.special import ndtr
 
     finite = edges[np.isfinite(edges)]
@@ -51,14 +53,15 @@ def edge_losses(edges: Floats, rate: float, lost: float) -> EdgeLosses:
     low = -min(_upper_quantile(min(lost, 0.4)), _FURTHEST)
     widest = float(finite.max())
     largest = float(_loss(finite * (high - finite / 2), rate).max())
-    losses = _grid(finite, rate, largest, widest * (low - widest / 2))
+    losses = _grid(finest * rate * float(finite.min()), rate, largest, widest * (low - widest / 2))
     with np.errstate(divide="ignore"):
         log_ratio = np.log1p(np.maximum(np.expm1(losses) / rate, -1.0))  # of the pair without sampling
     log_ratio[0] = -math.inf
     masses = np.zeros((edges.size, losses.size))
     infinite = np.full(edges.size, rate)
     bounds = log_ratio[None, :] / finite[:, None] + finite[:, None] / 2
-    first = np.argmax(bounds >= low, axis=1)
+    # The last one below `low`: neighbouring edges then agree on whether what is beyond it counts as a loss of ∞.
+    first = np.maximum(np.argmax(bounds >= low, axis=1) - 1, 1)
     last = np.maximum(np.argmax(bounds >= high[:, None], axis=1), first)
     last = np.where(bounds[:, -1] < high, losses.size - 1, last)
     place = np.arange(losses.size - 1)
@@ -103,12 +106,11 @@ def _loss(z: Floats, rate: float) -> Floats:
     return np.where(z < 30, np.log1p(rate * np.expm1(np.minimum(z, 30.0))), np.log(rate) + z)
 
 
-def _grid(edges: Floats, rate: float, largest: float, lowest: float) -> Floats:
+def _grid(finest: float, rate: float, largest: float, lowest: float) -> Floats:
     """Losses on both sides of 0, their distance proportional to themselves; the first is the lowest loss there is."""
-    smallest = float(edges.min())
-    finest = max(_FINEST * rate * smallest, 1e-14 * largest)
-    points = [finest]
-    while points[-1] < largest:
+    points = [max(finest, 1e-14 * largest)]
+    end = max(largest, -float(_loss(np.array(lowest), rate)))
+    while points[-1] < end:
         points.append(points[-1] + min(_RELATIVE * points[-1], _CAP))
     positive = np.array(points)
     bottom = np.nextafter(math.log1p(-rate), -math.inf) if rate < 1 else lowest

@@ -1,41 +1,20 @@
-"""Privacy filters as folds over steps: who takes part in each, so that nobody's sum passes the budget.
-
-A record that is left out of a step loses nothing there, and may take part again later with a smaller norm, so the
-decision is a fold and not a cumulative sum (Feldman–Zrnic, Algorithm 3; Koskela et al., Algorithm 1).
-"""
+"""Privacy filters: who takes part in each step, so that nobody's sum passes the budget."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+import warnings
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpcalc.arrays import Bools, Floats, Indices
+from dpcalc.conversions.ranges import numbers
 from dpcalc.errors import InputError
-from dpcalc.filters.names import Mode
+from dpcalc.filters.fold import EVERYBODY, Fold, Who
 from dpcalc.filters.rule import Rule
-from dpcalc.filters.totals import Parts, Totals
-
-Who = Indices | slice
-
-EVERYBODY = slice(None)
-# Entries folded together stay in the processor's cache.
-_COLUMNS, _ENTRIES = 8192, 32_768
-_KEPT = 2_000_000
-_MANY = 200  # records for which one pass over them is cheaper than several over all steps
 
 
-class Refused(NamedTuple):
-    """Who was left out in a block of steps: `out[t, j]` tells whether record `records[j]` lost step first + t."""
-
-    records: Indices
-    out: Bools
-    first: int = 0
-
-
-class IndividualFilter:
+class IndividualFilter(Fold):
     """Decides step by step which records take part, so that the whole run keeps the rule's guarantee.
 
     >>> from dpcalc.filters.rules import gdp_rule
@@ -43,18 +22,6 @@ class IndividualFilter:
     >>> everyone.step([2.0, 1.0, 0.5]), everyone.step([0.1, 1.5, 2.5])
     (array([ True,  True,  True]), array([False,  True, False]))
     """
-
-    def __init__(self, rule: Rule, *, individuals: int = 0, mode: Mode = "drop") -> None:
-        if mode == "clip" and not (rule.squares and rule.quantity == "norm"):
-            raise InputError("--mode clip needs norms of Gaussian steps without sampling; use --mode drop")
-        self.rule, self.mode = rule, mode
-        self.state = Totals.empty(len(rule.limits), individuals)
-        self._parts = Parts(rule.magnitudes)
-
-    @property
-    def individuals(self) -> int:
-        """How many records are known."""
-        return self.state.individuals
 
     @property
     def totals(self) -> Floats:
@@ -81,163 +48,52 @@ class IndividualFilter:
         """What each record has spent, in the rule's unit. Sensitive: for that record's owner only."""
         return self.rule.spent(self.totals)
 
-    def grow(self, individuals: int) -> None:
-        """Make room for records that appear for the first time."""
-        self.state = self.state.grow(individuals)
-
     def forget(self, records: Indices) -> None:
         """Let these records start anew, with nothing spent."""
         self.state.totals[:, records] = self.state.compensation[:, records] = 0.0
 
     def step(self, norms: ArrayLike, *, who: ArrayLike | None = None) -> Bools:
-        """One step: which of the records (all of them, or the indices `who`) take part. Their sums are charged."""
-        values = np.asarray(norms, dtype=np.float64)
-        records: Who = EVERYBODY if who is None else np.asarray(who, dtype=np.int64)
+        """One step: which of the records (all of them, or the indices `who`) take part. Their sums are charged.
+
+        A norm above the rule's clip counts as the clip, with a warning: what is summed must have been clipped too.
+        """
+        values, records = numbers(norms), self._records(who)
+        if values is None:
+            raise InputError(f"expected numbers, got {str(norms)[:40]}")
         expected = (self.individuals,) if isinstance(records, slice) else records.shape
         expected = expected if self.rule.width == 1 else (self.rule.width, *expected)
         if values.shape != expected:
             raise InputError(f"expected norms of shape {expected}, got {values.shape}")
         if not np.all((values >= 0) & (values < np.inf)):
             raise InputError("expected norms in [0, inf), got a negative, infinite or missing one")
+        clip, above = self.rule.clip, 0
+        if clip is not None:
+            above = int(
+                np.count_nonzero(values[:1] if self.rule.width > 1 else values > clip * (1 + self.rule.tolerance))
+            )
+        if above:
+            words = f"{above} norms above the clip count as {clip:g}: the sum that is released must have them clipped"
+            warnings.warn(words, stacklevel=2)
         active, _ = self.charge(values, records)
         return active
+
+    def _records(self, who: ArrayLike | None) -> Who:
+        """The indices of records, each at most once."""
+        if who is None:
+            return EVERYBODY
+        records = np.asarray(who)
+        whole = (records.dtype.kind in "iu" and records.ndim == 1) or not records.size
+        if not whole or np.any((records < 0) | (records >= self.individuals)):
+            raise InputError(f"expected indices of records in [0, {self.individuals - 1}], got {str(who)[:40]}")
+        if np.unique(records).size < records.size:
+            raise InputError("expected each record once in a step, got one twice")
+        return records.astype(np.int64)
 
     def remaining(self) -> Floats:
         """The largest norm each record may still have: √(B − Σ‖g‖²), as in Feldman–Zrnic, Algorithm 7."""
         if not (self.rule.squares and self.rule.quantity == "norm"):
             raise InputError("the remaining norm is known for norms of Gaussian steps without sampling only")
         return np.sqrt(self._room(self.totals[0]))
-
-    def charge(self, values: Floats, who: Who = EVERYBODY, *, costs: Floats | None = None) -> tuple[Bools, Floats]:
-        """Who takes part with these values, and the costs that were charged (0 for those who do not)."""
-        state = self.state
-        if costs is None:
-            costs = self.rule.costs(values)
-        before, carried = state.totals[:, who], state.compensation[:, who]
-        if self.mode == "clip":
-            wanted, sums = costs, before + carried
-            costs = np.where(sums + wanted <= self.rule.accepted[0], wanted, self._room(sums))
-            active = (costs[0] > 0) | (values == 0)
-            state.clipped[who] |= active & (costs[0] < wanted[0])
-        whole, rest = self._parts.split(costs)
-        whole += before
-        rest += carried
-        if self.mode == "drop":
-            active = self.rule.admits(whole + rest) | np.all(costs == 0, axis=0)
-        if active.all():
-            state.totals[:, who], state.compensation[:, who] = whole, rest
-        else:
-            state.totals[:, who] = np.where(active, whole, before)
-            state.compensation[:, who] = np.where(active, rest, carried)
-            costs = np.where(active, costs, 0.0)
-            state.lost[who] |= ~active
-        state.steps_active[who] += active
-        return active, costs
-
-    def charge_block(self, block: NDArray[np.floating]) -> Iterator[Refused]:
-        """Fold the rows of a (steps × records) block of values; yields who was left out, a tile at a time.
-
-        Records whose sum stays within the limit over a whole tile need no decisions. Sums are exact in any order, so
-        results depend neither on tiles nor on blocks.
-        """
-        np.empty(_KEPT)  # freed at once, so that the allocator keeps the memory of tiles instead of returning it
-        wide = max(1, min(block.shape[1], _COLUMNS))
-        tall = max(1, _ENTRIES // wide)
-        for left in range(0, block.shape[1], wide):
-            columns = slice(left, min(left + wide, block.shape[1]))
-            for top in range(0, len(block), tall):
-                found = self._charge_tile(block[top : top + tall, columns], columns)
-                if found is not None:
-                    yield Refused(found[0], found[1], top)
-
-    def _charge_tile(self, tile: NDArray[np.floating], columns: slice) -> tuple[Indices, Bools] | None:
-        state = self.state.take(columns)
-        values = tile.astype(np.float64)
-        costs = self.rule.costs(values)
-        whole, rest = self._parts.split(costs)
-        totals, compensation = whole.sum(axis=1), rest.sum(axis=1)
-        totals += state.totals
-        compensation += state.compensation
-        near = ~self.rule.admits(totals + compensation)
-        if not near.any():
-            state.totals[:], state.compensation[:] = totals, compensation
-            state.steps_active[:] += len(tile)
-            return None
-        if np.count_nonzero(near) > near.size // 2:
-            near[:] = True  # all of them: cheaper than to pick them out
-        np.copyto(state.totals, totals, where=~near)
-        np.copyto(state.compensation, compensation, where=~near)
-        state.steps_active += np.where(near, 0, len(tile))
-        records = np.flatnonzero(near)
-        chosen: Who = EVERYBODY if near.all() else records
-        worker = IndividualFilter(self.rule, mode=self.mode)
-        worker.state = state.take(chosen)
-        if self.mode == "clip":
-            out = np.array([~worker.charge(row)[0] for row in values[:, chosen]])
-        else:
-            judge = worker._refused_by_step if records.size > _MANY else worker._refused
-            out = judge(whole[:, :, chosen], rest[:, :, chosen])
-        state.put(chosen, worker.state)
-        return records + columns.start, out
-
-    def _refused(self, whole: Floats, rest: Floats) -> Bools:
-        """Fold a tile of everybody's costs (limits × steps × records) as `charge` would step by step; who is left out.
-
-        What does not fit now never will, since sums only grow. Of what does, in order, the first steps are accepted
-        until one does not fit together with them: that one is refused, and the rest is judged again.
-        """
-        state, steps = self.state, whole.shape[1]
-        fits = self._fitting(whole, rest, slice(None))
-        out, who = ~fits, np.flatnonzero(fits.any(axis=0))
-        fits, whole, rest = fits[:, who], whole[:, :, who], rest[:, :, who]
-        while who.size:
-            sums = np.cumsum(np.where(fits, whole, 0.0), axis=1) + state.totals[:, None, who]
-            rests = np.cumsum(np.where(fits, rest, 0.0), axis=1) + state.compensation[:, None, who]
-            late = fits & ~self._admitted(sums + rests)
-            first = np.where(late.any(axis=0), np.argmax(late, axis=0), steps)
-            before = np.arange(steps)[:, None] < first
-            place, columns = np.maximum(first - 1, 0), np.arange(who.size)
-            state.totals[:, who] = np.where(first > 0, sums[:, place, columns], state.totals[:, who])
-            state.compensation[:, who] = np.where(first > 0, rests[:, place, columns], state.compensation[:, who])
-            state.steps_active[who] += (fits & before).sum(axis=0)
-            left = fits & ~before
-            fits = left & self._fitting(whole, rest, who)
-            out[:, who] |= left & ~fits
-            some = fits.any(axis=0)
-            who, fits, whole, rest = who[some], fits[:, some], whole[:, :, some], rest[:, :, some]
-        state.lost |= out.any(axis=0)
-        return out
-
-    def _refused_by_step(self, whole: Floats, rest: Floats) -> Bools:
-        """The same, step by step."""
-        state = self.state
-        out = np.empty(whole.shape[1:], dtype=bool)
-        sums, rests, together = (np.empty_like(state.totals) for _ in range(3))
-        for step in range(whole.shape[1]):
-            np.add(state.totals, whole[:, step], out=sums)
-            np.add(state.compensation, rest[:, step], out=rests)
-            fits = self.rule.admits(np.add(sums, rests, out=together))
-            np.copyto(state.totals, sums, where=fits)
-            np.copyto(state.compensation, rests, where=fits)
-            np.logical_not(fits, out=out[step])
-        state.steps_active += len(out) - out.sum(axis=0)
-        state.lost |= out.any(axis=0)
-        return out
-
-    def _fitting(self, whole: Floats, rest: Floats, who: Who) -> Bools:
-        """Which costs fit by themselves on top of what has been spent."""
-        sums = whole + self.state.totals[:, None, who]
-        sums += rest + self.state.compensation[:, None, who]
-        return self._admitted(sums)
-
-    def _admitted(self, sums: Floats) -> Bools:
-        return self.rule.admits(sums.reshape(len(sums), -1)).reshape(sums.shape[1:])
-
-    def _room(self, totals: Floats) -> Floats:
-        """What is left of the limit; nothing once the sum equals it up to the tolerance."""
-        limit = self.rule.limits[0]
-        left = limit - totals
-        return np.where(left > self.rule.tolerance * limit, left, 0.0)
 
 
 class GlobalFilter:

@@ -9,8 +9,10 @@ by Poisson summation the sum is Σ_k e^{ckP}δ(ε+kP) with P = 2π/h, and no ter
 M(c)·(1/π)∫e^{…−η²y²/2}/y² dy. An ε is accepted only where this sum, the remainders of coins, all rounding errors and
 the mass at a loss of ∞ are together at most δ; otherwise Chernoff's bound on the same tables stands.
 
-What c, h, η and the first guess are decides how close the bound is and what it costs, never whether it holds. If norms
-depend on earlier outputs, such an ε is neither exact nor a bound of what was lost: it is known after the fact.
+What c, h, η and the first guess are decides how close the bound is and what it costs, never whether it holds. Near δ(0)
+an ε is (δ(0) − δ) over a slope, so that a thousandth of δ is a large part of it: who is found there is asked again with
+smaller shares of δ for errors. If norms depend on earlier outputs, such an ε is neither exact nor a bound of what was
+lost: it is known after the fact.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ from dpcalc.filters.edge_losses import edge_losses
 from dpcalc.filters.transforms import ROUND, Transforms
 
 _ABSCISSAS = np.geomspace(1e-3, 1e8, 82)
-_LOST, _NOISE, _ALIAS = 2e-3, 5e-3, 2e-3  # shares of δ at ∞, of ε for the drop of noise, of δ for aliases
-_LARGEST_NODES = 32_768
+_NOISE = 5e-3  # share of ε for the drop of noise
+_COARSE = 0.01  # of ε that errors may cost
+_LARGEST_NODES, _LARGEST_WORK = 32_768, 200_000_000
 _ENTRIES = 300_000
 _PEOPLE = 1024
 _ATTEMPTS = 8
@@ -42,7 +45,6 @@ def individual_epsilons(counts: NormCounts, delta: float) -> Floats:
     if not 0 < delta < 1:
         raise InputError(f"expected delta in (0, 1), got {delta}")
     epsilons = np.zeros(counts.individuals)
-    steps = max(1, counts.steps)
     with np.errstate(divide="ignore"):
         alike = np.minimum(-np.log1p(-counts.sampling_rate * distance(counts.buckets.edges)), 1e300)
     # δ(0) is at most the probability that a coupling of both runs, step by step, ever parts.
@@ -55,11 +57,56 @@ def individual_epsilons(counts: NormCounts, delta: float) -> Floats:
     if delta < _SMALLEST_DELTA:
         epsilons[todo] = np.inf
         return epsilons
-    places = _edges_of(counts, todo)
-    pairs = edge_losses(counts.buckets.edges[places], counts.sampling_rate, _LOST * delta / steps)
-    for remove in (True, False):
-        _Direction(Transforms(pairs, places, remove=remove), _Chosen(counts, places), delta).raise_to(epsilons, todo)
+    epsilons[todo] = np.inf
+    steep, share = _lower(epsilons, counts, todo, delta, _USUAL)
+    near = todo[(epsilons[todo] > 0) & (steep[todo] * epsilons[todo] < 1)]
+    if near.size:
+        steep[near], share[near] = (each[near] for each in _lower(epsilons, counts, near, delta, _FINE))
+    coarse = todo[share[todo] > _COARSE * steep[todo] * epsilons[todo]]
+    if coarse.size:
+        _lower(epsilons, counts, coarse, delta, _ROUNDED)
     return epsilons
+
+
+@dataclass(frozen=True)
+class _Care:
+    """Shares of δ: at a loss of ∞, for aliases, for other errors before a contour counts as poor; cells next to 0.
+
+    `rounded` if norms are rounded up to edges: for a few steps that may cost less than the remainders of coins.
+    """
+
+    lost: float
+    alias: float
+    errors: float
+    finest: float
+    rounded: bool = False
+
+
+_USUAL, _FINE, _ROUNDED = (
+    _Care(2e-3, 2e-3, 2e-2, 0.05),
+    _Care(1e-5, 1e-5, 2e-5, 0.01),
+    _Care(1e-4, 1e-4, 1e-3, 0.02, True),
+)
+
+
+def _lower(epsilons: Floats, counts: NormCounts, todo: Indices, delta: float, care: _Care) -> tuple[Floats, Floats]:
+    """Lower what is known to what is found with this care; −d log δ/dε there, and the share of errors in δ."""
+    places = _edges_of(counts, todo)
+    lost = care.lost * delta / max(1, counts.steps)
+    pairs = edge_losses(counts.buckets.edges[places], counts.sampling_rate, lost, care.finest)
+    found, steep, share = (
+        np.zeros(counts.individuals),
+        np.full(counts.individuals, np.inf),
+        np.zeros(counts.individuals),
+    )
+    for remove in (True, False):
+        chosen = _Chosen(counts, places, rounded=care.rounded)
+        search = _Direction(Transforms(pairs, places, remove=remove), chosen, delta, care).search(found, todo, epsilons)
+        np.maximum(found, search.best, out=found)
+        np.minimum(steep, search.steep, out=steep)
+        np.maximum(share, search.share, out=share)
+    epsilons[todo] = np.minimum(epsilons[todo], found[todo])
+    return steep, share
 
 
 def _edges_of(counts: NormCounts, records: Indices) -> Indices:
@@ -74,9 +121,10 @@ class _Chosen:
 
     counts: NormCounts
     places: Indices
+    rounded: bool
 
     def on_edges(self, records: Indices) -> tuple[Floats, Floats]:
-        whole, coins = self.counts.on_edges(records)
+        whole, coins = self.counts.on_edges(records, rounded=self.rounded)
         if self.places.size == self.counts.buckets.width:
             return whole, coins
         return whole[:, self.places], coins[:, self.places]
@@ -98,21 +146,25 @@ class _Search:
     steep: Floats  # −d log δ / dε at the solution
     guess: Floats
     limit: Floats  # abscissas above it were of no use
+    share: Floats  # of δ, for errors
 
 
 class _Direction:
     """One direction of the pair: solves δ(ε) = δ for groups of records that share a contour."""
 
-    def __init__(self, transforms: Transforms, counts: _Chosen, delta: float) -> None:
-        self._transforms, self._counts, self._delta = transforms, counts, delta
+    def __init__(self, transforms: Transforms, counts: _Chosen, delta: float, care: _Care) -> None:
+        self._transforms, self._counts, self._delta, self._care = transforms, counts, delta, care
         self._real = transforms.real(_ABSCISSAS)
         self._left = np.zeros(counts.counts.individuals)
 
-    def raise_to(self, floor: Floats, todo: Indices) -> None:
-        """Raise `floor` to this direction's ε; a record whose Chernoff bound is below it costs nothing more."""
+    def search(self, floor: Floats, todo: Indices, known: Floats) -> _Search:
+        """This direction's ε, given what is `known` above it; a record whose bound is below its floor costs little."""
         search = self._chernoff(todo)
         chernoff = search.best.copy()
+        search.best[todo] = np.minimum(search.best[todo], known[todo])
+        search.guess[todo] = np.minimum(search.guess[todo], known[todo])
         todo = todo[chernoff[todo] > floor[todo]]
+        self._most_nodes = int(min(_LARGEST_NODES, max(512, _LARGEST_WORK // max(1, todo.size))))
         for attempt in range(_ATTEMPTS):
             todo = todo[np.isfinite(search.best[todo])]
             if not todo.size:
@@ -120,14 +172,14 @@ class _Direction:
             again = []
             for group in self._groups(todo, search):
                 found = self._solve(group, search)
-                again.append(_improve(search, (chernoff, floor), group, found, attempt))
+                again.append(_improve(search, (chernoff, floor), group, found, (attempt, self._care.errors)))
             todo = np.concatenate(again)
-        np.maximum(floor, search.best, out=floor)
+        return search
 
     def _chernoff(self, todo: Indices) -> _Search:
         """log δ ≤ ΣK(c) − cε + c·log c − (1+c)·log(1+c) at the best abscissa."""
         size, c = self._left.size, _ABSCISSAS
-        search = _Search(np.zeros(size), np.zeros(size), np.zeros(size), np.full(size, np.inf))
+        search = _Search(np.zeros(size), np.zeros(size), np.zeros(size), np.full(size, np.inf), np.zeros(size))
         logs, remainders = (np.where(np.isinf(a), 1e200, a) for a in (self._real.logs, self._real.remainders))
         for some in _parts(todo):
             whole, coins = self._counts.on_edges(some)
@@ -147,7 +199,7 @@ class _Direction:
         found = []
         for some in _parts(todo):
             sums = self._counts.on_edges(some)[0] @ np.where(np.isinf(self._real.logs), 1e100, self._real.logs)
-            found.append(_abscissa(sums, search.guess[some], self._left[some], search.limit[some]))
+            found.append(_abscissa(sums, search.guess[some], self._left[some], search.limit[some], self._care.alias))
         place, period, excess = (np.concatenate(parts) for parts in zip(*found, strict=True))
         octave = np.floor(2 * np.log2(np.maximum(search.guess[todo], 1e-300))).astype(np.int64)
         keys, which = np.unique(np.stack([place, octave]), axis=1, return_inverse=True)
@@ -163,12 +215,10 @@ class _Direction:
     def _solve(self, group: _Group, search: _Search) -> _Found:
         """ε of the group on one contour, and what it tells about a better one."""
         who, c = group.records, group.abscissa
-        nothing = _Found(search.best[who], np.full(who.size, c), np.zeros(who.size))
         noise = group.noise(max(c, float(search.steep[who].max())), float(self._left[who].min()))
         step = 2 * math.pi / group.period
-        nodes = -(-int(min(group.reach / noise / step, 1e9) + 2) // 16) * 16
-        if nodes > _LARGEST_NODES:
-            return nothing
+        noise = max(noise, group.reach / step / self._most_nodes)
+        nodes = -(-int(group.reach / noise / step + 2) // 16) * 16
         used = self._counts.used_by(who)
         table = self._transforms.contour(used, c, step, nodes)
         kernel = Kernel.of(c, step, nodes, noise)
@@ -210,14 +260,17 @@ class _Found:
         return iter((self.epsilon, self.slope, self.share))
 
 
-def _improve(search: _Search, limits: tuple[Floats, Floats], group: _Group, found: _Found, attempt: int) -> Indices:
+def _improve(
+    search: _Search, limits: tuple[Floats, Floats], group: _Group, found: _Found, turn: tuple[int, float]
+) -> Indices:
     """Take over what a group found; returns who should be tried again, on another contour."""
     who, c, got = group.records, group.abscissa, found.epsilon
-    chernoff, floor = limits
+    (chernoff, floor), (attempt, errors) = limits, turn
+    search.share[who] = np.where(got < search.best[who], found.share, search.share[who])
     search.best[who] = np.minimum(search.best[who], got)
     useless = got > 0.999 * chernoff[who]
     # Error terms too large (a smaller abscissa), more noise than δ's slope allows, or ε much smaller than thought.
-    poor = useless | ((found.share > 8e-3 * found.slope * got) & (found.share > 0.02))
+    poor = useless | (found.share > np.maximum(errors, 8e-3 * found.slope * got))
     rough = ((found.slope > 1.6 * np.maximum(search.steep[who], c)) & (attempt < 4)) | (got < 0.8 * search.guess[who])
     search.limit[who[poor]] = 0.75 * c
     search.steep[who] = np.clip(found.slope, 0, 3e3 / np.maximum(got, 1e-9))
@@ -225,10 +278,10 @@ def _improve(search: _Search, limits: tuple[Floats, Floats], group: _Group, foun
     return who[(got > 1e-5 * chernoff[who]) & (got > floor[who]) & (poor | rough)]
 
 
-def _abscissa(sums: Floats, guess: Floats, left: Floats, limit: Floats) -> tuple[Indices, Floats, Floats]:
+def _abscissa(sums: Floats, guess: Floats, left: Floats, limit: Floats, alias: float) -> tuple[Indices, Floats, Floats]:
     """The abscissa that needs fewest nodes, the period that keeps aliases small, and log(M(c)e^{−cε}/δ)."""
     grid = _ABSCISSAS
-    small, period = np.log(_ALIAS * left)[:, None], np.full(sums.shape, np.inf)
+    small, period = np.log(alias * left)[:, None], np.full(sums.shape, np.inf)
     near = 0.85 * guess[:, None]
     for k in (1, 2, 3, 5):
         right = (sums[:, k:] - grid[k:] * near - small) / (grid[k:] - grid[:-k])

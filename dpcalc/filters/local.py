@@ -16,7 +16,8 @@ from dpcalc.filters.logs.identifiers import Identifiers
 from dpcalc.filters.logs.meaning import at_the_orders_of, in_units_of_noise
 from dpcalc.filters.logs.ordering import Entries, Unsorted, checked_order, sorted_on_disk
 from dpcalc.filters.logs.table import ByRows, LongLog, Row, TextIds
-from dpcalc.filters.run import Duplicate, MissingStep, Run, Settings
+from dpcalc.filters.run import Duplicate, MissingStep, Run
+from dpcalc.filters.settings import Settings
 from dpcalc.filters.state import load_state, save_state
 
 Log = DenseLog | LongLog

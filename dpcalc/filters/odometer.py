@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
-from dpcalc.filters.filters import EVERYBODY, IndividualFilter, Who
+from dpcalc.filters.filters import IndividualFilter
+from dpcalc.filters.fold import EVERYBODY, Who
 from dpcalc.filters.rule import Rule
 from dpcalc.filters.totals import Totals
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpcalc.filters import summary
 from dpcalc.filters.carrying import settings_of
+from dpcalc.filters.enforced import enforced
 from dpcalc.filters.request import Request
-from dpcalc.filters.run import Settings
+from dpcalc.filters.settings import Settings
 from dpcalc.guarantee import Guarantee
 
 # What a guarantee follows from; the rest of a request is about files and about how the work is done.
@@ -36,4 +36,4 @@ def guarantee_of(details: Mapping[str, Any]) -> Guarantee:
     request = Request(**{**asked, **several})
     settings = settings_of(request, log["value"], log["rounding"], log["beside"])
     kept = details.get("beyond_budget", 0) == 0
-    return summary.enforced(settings, epsilon=request.epsilon, delta=request.delta, kept=kept)
+    return enforced(settings, epsilon=request.epsilon, delta=request.delta, kept=kept)

@@ -18,12 +18,35 @@ from dataclasses import replace
 from typing import Any
 
 from dpcalc import conversions
+from dpcalc.conversions.ranges import expect
 from dpcalc.errors import InputError
 from dpcalc.filters.mixture import ORDERS, DeltaSplit, Mixture, best_order, split_delta
 from dpcalc.filters.names import FilterKind, Quantity
 from dpcalc.filters.rule import ROUNDING, Rule
 from dpcalc.filters.subsampled import SubsampledRenyi, gaussian_rdp
 from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
+from dpcalc.numbers import NON_NEGATIVE, POSITIVE, PROBABILITY, RATE, RENYI_ORDER
+
+
+def _expect(**given: Any) -> None:
+    """Every number that was given is one, and in its range."""
+    for name, value in given.items():
+        if value is not None:
+            expect(name, value, _RANGES[name], single=name not in ("orders", "rhos"))
+
+
+_RANGES = {
+    "sigma": POSITIVE,
+    "clip": POSITIVE,
+    "mu": POSITIVE,
+    "epsilon": POSITIVE,
+    "delta": PROBABILITY,
+    "norm_budget": POSITIVE,
+    "orders": RENYI_ORDER,
+    "rhos": POSITIVE,
+    "sampling_rate": RATE,
+    "tolerance": NON_NEGATIVE,
+}
 
 
 def own_delta_split(delta: float, steps: float, tolerance: float = ROUNDING) -> DeltaSplit:
@@ -43,6 +66,7 @@ def gdp_rule(
     tolerance: float = ROUNDING,
 ) -> Rule:
     """The GDP filter: Σμ² ≤ B² enforces B-GDP (Koskela et al., Theorem 12)."""
+    _expect(sigma=sigma, clip=clip, mu=mu, epsilon=epsilon, delta=delta, norm_budget=norm_budget, tolerance=tolerance)
     scale = _scale(quantity, ("norm", "mu"), sigma, "gdp")
     _exactly_one(mu=mu, epsilon=epsilon, norm_budget=norm_budget)
     if epsilon is not None:
@@ -77,6 +101,8 @@ def rdp_rule(
     for a log of ρ at `several_orders`, a budget (ε,δ) is kept at one order if it is given, or if a clip tells which one
     allows most steps at the clip; otherwise by the mixture of orders.
     """
+    _expect(sigma=sigma, clip=clip, mu=mu, epsilon=epsilon, delta=delta, norm_budget=norm_budget, tolerance=tolerance)
+    _expect(orders=orders, rhos=rhos, sampling_rate=sampling_rate)
     scale = _scale(quantity, ("norm", "mu", "rho"), sigma, "rdp")
     if len(rhos) not in (0, len(orders)):
         raise InputError(f"expected one --rho for each --order, got {len(rhos)} and {len(orders)}")
@@ -119,6 +145,7 @@ def dp_rule(
     The order is the best one for small steps, which cost αε²/2: so the filter is never stricter than ½Σε_t² ≤ B*, the
     largest zCDP that implies (ε,δ) by that conversion (Feldman–Zrnic, Theorem 4.9).
     """
+    _expect(epsilon=epsilon, delta=delta, orders=orders, tolerance=tolerance)
     common = _common("dp", quantity, _scale(quantity, ("epsilon",), None, "dp"), None, tolerance)
     orders = tuple(orders) or (best_order(epsilon, delta, lambda alpha: alpha, largest=1e15),)
     rule = _mixture_rule(_equal_weights(epsilon, delta, orders), None, common)
@@ -136,6 +163,7 @@ def unlimited(
     tolerance: float = ROUNDING,
 ) -> Rule:
     """No budget at all: for odometers and audits, which only track. It guarantees nothing."""
+    _expect(sigma=sigma, clip=clip, orders=orders, sampling_rate=sampling_rate, tolerance=tolerance)
     allowed: dict[FilterKind, tuple[str, ...]] = {
         "gdp": ("norm", "mu"),
         "rdp": ("norm", "mu", "rho"),
@@ -231,8 +259,6 @@ def _scale(quantity: Quantity, allowed: Sequence[str], sigma: float | None, kind
         return 1.0
     if sigma is None:
         raise InputError("norms need the noise; give --sigma, or --noise-multiplier with --clip")
-    if not (math.isfinite(sigma) and sigma > 0):
-        raise InputError(f"expected sigma in (0, inf), got {sigma}")
     _in_range(sigma)
     return sigma
 

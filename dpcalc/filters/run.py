@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,47 +13,15 @@ from numpy.typing import NDArray
 from dpcalc.arrays import Floats, Indices
 from dpcalc.errors import InputError
 from dpcalc.filters.buckets import Buckets, NormCounts
-from dpcalc.filters.filters import EVERYBODY, IndividualFilter, Refused, Who
-from dpcalc.filters.names import Mode, Scope
+from dpcalc.filters.filters import IndividualFilter
+from dpcalc.filters.fold import EVERYBODY, Refused, Who
 from dpcalc.filters.odometer import Odometer
 from dpcalc.filters.rule import ROUNDING, Rule
+from dpcalc.filters.settings import Settings
 from dpcalc.filters.steps import Steps
 from dpcalc.filters.totals import Totals
 
-# Sums of the same numbers in another order agree to this much.
-_SAME = 1e-9
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What a run does with its log."""
-
-    rule: Rule
-    mode: Mode = "drop"
-    scope: Scope = "individual"
-    odometer: float | None = None
-    groups: dict[str, str] | None = None
-    resumable: bool = False
-    # The columns of the log beside its value. Norms beside a sigma are clipped before they are divided by it.
-    beside: tuple[str, ...] = ()
-    clip_before_noise: float | None = None
-    # A run that is over: nobody is left out in hindsight, and the sums are held against this budget, if there is one.
-    finished: bool = False
-    budget: Rule | None = None
-    # The μ and the δ of a budget that everybody's curve under sampling is held against.
-    dominating: tuple[float, float] | None = None
-    # The δ and the r of a bound that holds at all times; both are fixed beforehand.
-    anytime: tuple[float, float] | None = None
-
-    @property
-    def rows_state_noise(self) -> bool:
-        """Whether the log states the noise of each step."""
-        return "sigma" in self.beside
-
-    @property
-    def sampling_rate(self) -> float | None:
-        """The Poisson rate, if the rule samples."""
-        return None if self.rule.subsampled is None else self.rule.subsampled.sampling_rate
+_SAME = 1e-9  # sums of the same numbers in another order agree to this much
 
 
 class Run:
@@ -75,6 +42,7 @@ class Run:
         self._last_step = np.zeros(0, dtype=np.int64)
         self.names: list[Any] | None = None
         self.group_names = sorted(set((settings.groups or {}).values()))
+        self._group_codes = {name: code for code, name in enumerate(self.group_names)}
         self._group_of = np.zeros(0, dtype=np.int64)
         self._weights = np.zeros(0)
         self._seen = Steps()
@@ -108,7 +76,7 @@ class Run:
         found = (self.settings.groups or {}).get(str(name))
         if found is None:
             raise InputError(f"individual {name} is in no group: list everybody in --groups")
-        return self.group_names.index(found)
+        return self._group_codes[found]
 
     @property
     def group_of(self) -> Indices:
@@ -120,7 +88,7 @@ class Run:
         consumed = self._consumed(step)
         if not consumed and (not self.steps.labels or step > self.steps.labels[-1]):
             self.steps.begin([step], len(self.group_names))
-        everybody = codes.size == self.individuals and np.array_equal(codes, np.arange(codes.size))
+        everybody = self.holds_all(codes)
         who: Who = EVERYBODY if everybody else codes
         self._check_duplicates(step, codes, everybody)
         if consumed:
@@ -132,6 +100,10 @@ class Run:
             self.steps.value_sums[-1] += self._weighed_sum(values, who)
         self._count_clipped(values)
         self._advance(values, who)
+
+    def holds_all(self, codes: Indices) -> bool:
+        """Whether these are all records, in their order."""
+        return codes.size == self.individuals and np.array_equal(codes, np.arange(codes.size))
 
     def _weighed_sum(self, values: Floats, who: Who) -> float:
         return float((values * self._weights[who]).sum())
@@ -146,6 +118,7 @@ class Run:
         skipped = 0 if self._resumed_to is None else min(max(self._resumed_to + 1 - first, 0), len(block))
         for row in range(skipped):
             self._see(labels[row], block.shape[1], float(sums[row]))
+        self._last_step[:] = labels[-1]
         block, sums, labels = block[skipped:], sums[skipped:], labels[skipped:]
         if not len(block):
             return
@@ -172,8 +145,8 @@ class Run:
             by_group = self.steps.view("active_by_group", start)
             by_group[:] = np.bincount(self._group_of, minlength=len(self.group_names))
             for found in refused:
-                members = self._group_of[found.records][:, None] == np.arange(len(self.group_names))
-                by_group[found.first : found.first + len(found.out)] -= found.out.astype(np.int64) @ members
+                steps, places = np.nonzero(found.out)
+                np.subtract.at(by_group, (found.first + steps, self._group_of[found.records[places]]), 1)
 
     def _rows(self, start: int, block: NDArray[np.floating]) -> None:
         for row, values in enumerate(block):

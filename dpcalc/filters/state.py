@@ -14,7 +14,8 @@ import numpy as np
 from dpcalc.errors import InputError
 from dpcalc.files import reading
 from dpcalc.files.archive import Arrays, check_alike, load_sealed, save_sealed
-from dpcalc.filters.run import Run, Settings
+from dpcalc.filters.run import Run
+from dpcalc.filters.settings import Settings
 from dpcalc.filters.steps import Steps
 from dpcalc.filters.totals import Totals
 

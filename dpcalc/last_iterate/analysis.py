@@ -57,10 +57,12 @@ class Analysis:
             "request": self.request.stored(),
         }
         if (clip := self.request.clip) is not None:
-            details |= {"clip": clip, "noise_multiplier": 2 * setting.noise_over_sensitivity}
+            details |= {"clip": clip, "noise_multiplier": self.request.clips_apart * setting.noise_over_sensitivity}
         if setting.algorithm != "sgd":
             details["epochs"] = setting.epochs
-        if bound.subsampled:
+        if setting.is_poisson:
+            details |= {"largest_batch": setting.largest_batch, "overflow": setting.overflow}
+        elif bound.subsampled:
             details["clt"] = self._central_limit()
         return details
 

@@ -37,3 +37,6 @@ COMPOSITION = "composition"
 SHIFTED = "shifted-interpolation"
 OPTIMAL_SHIFTS = "optimal-shifts"
 RDP = "rdp"
+
+# What must hold of clipped gradients; where the model is known, it is known too.
+CLIPPED = "clipped gradients are gradients of such losses (those of softmax may not be)"

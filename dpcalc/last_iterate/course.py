@@ -7,7 +7,7 @@ batches keep their best shifts; random batches keep composition and the one-side
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -19,8 +19,10 @@ from dpcalc.last_iterate.contraction import ROUND_UP, contractions
 from dpcalc.last_iterate.schedule import Schedule
 from dpcalc.last_iterate.setting import Setting
 from dpcalc.last_iterate.shifts import best_start, least_energy
+from dpcalc.last_iterate.stochastic import composition_theorem, one_sided
 
 _MOST_LEVELS = 10  # different noise levels that random batches are composed of; more are rounded to the safe side
+_MOST_ROUNDED = 20_000_000  # steps times places in the cycle that are gone through one by one
 _LOUDEST = 1e150  # the most noise, relative to that of the last step, that is made use of: its square is still a number
 
 
@@ -40,8 +42,7 @@ class _Course:
 
 
 def _course(setting: Setting, rates: Floats, sigmas: Floats) -> _Course:
-    assert setting.smoothness is not None
-    factors = contractions(rates, setting.strong_convexity or 0.0, setting.smoothness)
+    factors = contractions(rates, setting.strong_convexity or 0.0, setting.step_smoothness)
     left = np.append(np.cumprod(factors[:0:-1])[::-1], 1.0)
     injections, noises = rates * setting.sensitivity / setting.batch, rates * sigmas
     largest, last = float(injections.max()), float(noises[-1])
@@ -118,6 +119,39 @@ def _best_shifts(setting: Setting, course: _Course) -> Bound:
     )
 
 
+def with_rounding(setting: Setting, wobble: float, delta: float) -> Bound | None:
+    """The best shifts where every step injects `wobble` more, whether it uses the record or not; for constant steps.
+
+    Theorem C.3 at its optimum, or one-sided shifts for random batches, whose choices δ guides; None for runs that would
+    take too long.
+    """
+    steps, length = setting.steps, setting.batches
+    if setting.algorithm == "sgd" and setting.batch < setting.dataset_size:
+        bound = one_sided(setting, delta, wobble)
+        return replace(
+            bound, theorem="one-sided shifted interpolation, with the rounding of every step (docs/train.md)"
+        )
+    if steps * length > _MOST_ROUNDED:
+        return None
+    constant = np.ones(steps)
+    course = _course(setting, constant * setting.learning_rate, constant * setting.sigma)
+    always, nothing = course.rises * (wobble / setting.injection), np.zeros(steps)
+    energies = []
+    for first in range(min(length, steps)):
+        rises = always.copy()
+        rises[first::length] += course.rises[first::length]
+        energy = least_energy(course.widths, rises)
+        if course.distances is not None:
+            energy = min(energy, best_start(course.widths, rises, nothing, course.distances)[0])
+        energies.append(energy)
+    return Bound(
+        name=OPTIMAL_SHIFTS,
+        theorem="Bok et al. 2024, Theorem C.3 at its optimum, with the rounding of every step (docs/train.md)",
+        conditions=_conditions(setting),
+        mu=math.sqrt(max(energies)) * course.unit * _rounding(steps + 8),
+    )
+
+
 def _between_uses(widths: Floats, length: int) -> tuple[Floats, Floats]:
     """Σ of the widths from each use to before the next, and without the step of the use itself: uses × records."""
     cycles = np.append(widths, np.zeros(-widths.size % length)).reshape(-1, length)
@@ -136,7 +170,7 @@ def _stochastic(setting: Setting, rates: Floats, sigmas: Floats, delta: float) -
     counts = np.cumsum([np.bincount(stretch, minlength=levels.size) for stretch in stretches], axis=0)
     composed = Bound(
         name=COMPOSITION,
-        theorem="Bok et al. 2024, Theorem 4.8, step by step",
+        theorem=f"{composition_theorem(setting)}, step by step",
         conditions=("any loss",),
         subsampled=_parts(levels, counts[-1]),
     )
@@ -158,7 +192,7 @@ def _stochastic(setting: Setting, rates: Floats, sigmas: Floats, delta: float) -
         theorem="one-sided shifted interpolation (docs/sgd-bound.md), step by step",
         conditions=_conditions(setting),
         mu=gaussian,
-        subsampled=_parts(levels / math.sqrt(share) * ROUND_UP, counts[index]),
+        subsampled=_parts(levels / math.sqrt(share), counts[index]),
         tau=steps - int(unrolled[index]),
     )
     return [composed, shifted]
@@ -183,7 +217,7 @@ def _levels(mus: Floats) -> tuple[Floats, Indices]:
     """The different μ, largest first merged upwards until there are few, and which one each step has."""
     levels, which = np.unique(mus, return_inverse=True)
     if levels.size > _MOST_LEVELS:
-        grid = np.geomspace(levels[0], levels[-1] * ROUND_UP, _MOST_LEVELS)
+        grid = np.geomspace(levels[0], levels[-1], _MOST_LEVELS)
         place = np.minimum(np.searchsorted(grid, levels, side="left"), _MOST_LEVELS - 1)
         return grid * ROUND_UP, place[which]
     return levels * ROUND_UP, which

@@ -10,22 +10,28 @@ from typing import Any, Literal
 import numpy as np
 
 from dpcalc import conversions
-from dpcalc.guarantee import DEFAULT_ORDERS, Evidence, Guarantee, Stated
+from dpcalc.evidence import Evidence
+from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee, Stated
 from dpcalc.last_iterate import cyclic, gradient_descent, stochastic
-from dpcalc.last_iterate.bound import COMPOSITION, Bound
+from dpcalc.last_iterate.bound import CLIPPED, COMPOSITION, Bound
 from dpcalc.last_iterate.setting import Setting
 from dpcalc.mechanisms.base import Mechanism
 
-_UNITS = "two records' gradients differ by L = {length:g} at most (twice a clipping norm); σ is on the average"
+_UNITS: dict[Adjacency, str] = {
+    "replace-one": "two records' gradients differ by L = {length:g} at most (twice a clipping norm); "
+    "σ is on the average",
+    "add-remove": "gradients have at most the norm L = {length:g} (a clipping norm); a removed record leaves its place "
+    "empty, and n and b as they are; σ is on the average",
+}
 _RUN = {
     "gd": "the start and all settings do not depend on the data",
     "cgd": "the start, the partition into batches and all settings do not depend on the data",
     "sgd": "batches are drawn independently and stay secret; the start and all settings do not depend on the data",
 }
 _LAST_ITERATE = "; no momentum, no averaging of iterates"
+_KEPT = "of a larger batch at most {most} records are used; δ includes the chance that more are drawn"
 _SAMPLERS = {"gd": "none", "cgd": "cyclic", "sgd": "fixed-size"}
 _REGULARISED = ", by a regulariser added after clipping"
-_CLIPPED = "clipped gradients are gradients of such losses (those of softmax may not be)"
 _HOPELESS = 200.0  # an ε above which nobody looks closer
 
 
@@ -90,12 +96,18 @@ def best_of(evaluated: Sequence[Evaluated]) -> Evaluated:
 
 def _evidence(setting: Setting, bound: Bound) -> Evidence:
     run = _RUN[setting.algorithm] + ("" if bound.name == COMPOSITION else _LAST_ITERATE)
-    assumptions = (*_losses(setting, bound), run, _UNITS.format(length=setting.sensitivity))
+    units = _UNITS[setting.adjacency].format(length=setting.sensitivity)
+    kept = (_KEPT.format(most=setting.largest_batch),) if setting.is_poisson and setting.largest_batch else ()
+    assumptions = (*_losses(setting, bound), run, units, *kept)
     return Evidence(citations=(bound.theorem,), assumptions=assumptions)
 
 
 def _stated(setting: Setting, entry: Mapping[str, Any]) -> list[tuple[Stated, None]]:
-    return [(Stated(adjacency="replace-one", entry=entry, drawn=_SAMPLERS[setting.algorithm]), None)]
+    return [(Stated(adjacency=setting.adjacency, entry=entry, drawn=_sampler(setting)), None)]
+
+
+def _sampler(setting: Setting) -> str:
+    return f"poisson, rate {setting.sampling_rate:g}" if setting.is_poisson else _SAMPLERS[setting.algorithm]
 
 
 def _losses(setting: Setting, bound: Bound) -> list[str]:
@@ -105,10 +117,10 @@ def _losses(setting: Setting, bound: Bound) -> list[str]:
     m, M, D = setting.strong_convexity, setting.smoothness, setting.diameter
     assert M is not None
     shape = f"{m:g}-strongly convex, {M:g}-smooth{_REGULARISED}" if m else f"convex and {M:g}-smooth"
-    lines = [f"every loss is {shape}; η {'<' if D is None and m else '≤'} 2/M = {2 / M:.4g}"]
+    lines = [f"every loss is {shape}; η {'<' if D is None and m else '≤'} 2/M = {2 / setting.step_smoothness:.4g}"]
     if D is not None:
         lines.append(f"iterates are projected onto a convex set of diameter {D:g}")
-    return [*lines, _CLIPPED]
+    return [*lines, CLIPPED]
 
 
 def _gaussian_guarantee(setting: Setting, bound: Bound, delta: float) -> Guarantee:
@@ -145,17 +157,20 @@ def _renyi_guarantee(setting: Setting, bound: Bound, delta: float) -> Guarantee:
 
 
 def mechanisms_of(setting: Setting, bound: Bound) -> list[tuple[Mechanism, int]]:
-    """G(μ) ⊗ C_p(G(μ_1))^{⊗k_1} ⊗ … as mechanisms under replace-one."""
+    """G(μ) ⊗ C_p(G(μ_1))^{⊗k_1} ⊗ … as mechanisms, and beside them Poisson batches that are too large."""
+    from dpcalc.mechanisms.declared import DeclaredDP
     from dpcalc.mechanisms.gaussian import Gaussian
-    from dpcalc.mechanisms.sampled import FixedSizeSampled
+    from dpcalc.mechanisms.sampled import FixedSizeSampled, PoissonSampled
 
     def gaussian(mu: float) -> Gaussian:
-        return Gaussian(noise_multiplier=float(np.nextafter(1 / mu, 0)), adjacency="replace-one")
+        return Gaussian(noise_multiplier=float(np.nextafter(1 / mu, 0)), adjacency=setting.adjacency)
 
+    sampled = PoissonSampled if setting.is_poisson else FixedSizeSampled
     parts: list[tuple[Mechanism, int]] = [
-        (FixedSizeSampled(base=gaussian(part.mu), sampling_rate=setting.sampling_rate), part.count)
-        for part in bound.subsampled
+        (sampled(base=gaussian(part.mu), sampling_rate=setting.sampling_rate), part.count) for part in bound.subsampled
     ]
+    if setting.overflow:
+        parts.append((DeclaredDP(epsilon=0.0, delta=setting.overflow, adjacency=setting.adjacency), 1))
     # A Gaussian this small is below the resolution of any accountant; keep a valid, slightly larger one.
     return [(gaussian(max(bound.mu, 1e-9)), 1), *parts] if bound.mu > 0 else parts
 
@@ -165,7 +180,7 @@ def _subsampled_guarantee(setting: Setting, bound: Bound, *, delta: float, toler
 
     parts = mechanisms_of(setting, bound)
     # Far beyond any use a loss distribution is not worth its time: G(μ) for each C_p(G(μ)) is a bound, and simple.
-    hopeless = stochastic.estimated_epsilon(bound, setting.sampling_rate, delta) > _HOPELESS
+    hopeless = not setting.overflow and stochastic.estimated_epsilon(bound, setting.sampling_rate, delta) > _HOPELESS
     accountant: Literal["gdp", "auto"] = "gdp" if hopeless else "auto"
     composed = compose(parts, delta=delta, tolerance=tolerance, accountant=accountant)
     # No lower bound: the composition is attained, but it need not be by the last iterate of any run. And so nothing
@@ -175,6 +190,6 @@ def _subsampled_guarantee(setting: Setting, bound: Bound, *, delta: float, toler
         warnings=(),
         theorem=bound.theorem,
         assumptions=_evidence(setting, bound).assumptions,
-        sampler=_SAMPLERS[setting.algorithm],
+        sampler=_sampler(setting),
         epsilon_lower=None,
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dpcalc.asked import Algorithm, number, option, parsed, whole
 from dpcalc.errors import InputError
+from dpcalc.guarantee import Adjacency
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, PROBABILITY, parse_number, steps_of_epochs
+from dpcalc.rounding import times_up
 
 if TYPE_CHECKING:
     from dpcalc.last_iterate.schedule import Schedule
@@ -19,6 +22,9 @@ Noise = float | Literal["solve"]
 Unknown = Literal["sigma", "noise_multiplier", "noise_over_sensitivity"]
 
 NOISES: tuple[Unknown, ...] = ("sigma", "noise_multiplier", "noise_over_sensitivity")
+
+# The part of δ that goes to Poisson batches which are too large.
+_OVERFLOW = 1e-3
 
 _RUN = "The run"
 _LOSS = "The losses"
@@ -48,10 +54,14 @@ class Request:
             panel=_RUN,
         ),
     ]
-    n: Annotated[int, whole("--n", help="Number of records n.", panel=_RUN)]
+    n: Annotated[int | None, whole("--n", help="Number of records n.", panel=_RUN)] = None
     sensitivity: Annotated[
         float | None,
-        number("--sensitivity", help="L: largest distance between two records' gradients.", panel=_LOSS),
+        number(
+            "--sensitivity",
+            help="L: largest distance between two records' gradients; under add-remove their largest norm.",
+            panel=_LOSS,
+        ),
     ] = None
     clip: Annotated[
         float | None, number("--clip", help="C: gradients are clipped at this norm, so L = 2C.", panel=_LOSS)
@@ -80,6 +90,13 @@ class Request:
         float | None,
         number("--diameter", help="D: iterates are projected onto a convex set of this diameter.", panel=_LOSS),
     ] = None
+    adjacency: Annotated[
+        Adjacency,
+        option("--adjacency", help="Neighbours; add-remove halves L, and sgd is Poisson.", panel=_RUN),
+    ] = "replace-one"
+    largest_batch: Annotated[
+        int | None, whole("--largest-batch", help="Of Poisson batches; so that few are cut.", panel=_RUN)
+    ] = None
     delta: Annotated[
         float, number("--delta", help="δ at which to give ε, strictly between 0 and 1.", allowed=PROBABILITY)
     ]
@@ -98,25 +115,57 @@ class Request:
         """The checked setting; on a schedule, its largest step size and smallest noise."""
         from dpcalc.last_iterate.setting import Setting
 
+        records = self.records
         learning_rate, sigma = self._rate_and_noise()
         return Setting(
             algorithm=self.algorithm,
             learning_rate=learning_rate,
             sigma=sigma,
-            sensitivity=self.replace_one_sensitivity,
-            dataset_size=self.n,
+            sensitivity=self.gradient_sensitivity,
+            dataset_size=records,
             steps=self._steps(),
             batch_size=self.batch_size,
             strong_convexity=self.strong_convexity,
             smoothness=self.smoothness,
             diameter=self.diameter,
+            adjacency=self.adjacency,
+            **self._batches(records),
         )
 
+    def _batches(self, records: int) -> dict[str, Any]:
+        """The largest Poisson batch, and the chance that some step draws more: a thousandth of δ unless told."""
+        size = self.batch_size or records
+        if self.algorithm != "sgd" or self.adjacency == "replace-one" or size >= records:
+            if self.largest_batch is not None:
+                raise InputError("goes with Poisson batches: sgd under add-remove", where="largest_batch")
+            return {}
+        from dpcalc.mechanisms.truncated import binomial_tail
+
+        steps = self._steps()
+
+        def overflow(most: int) -> float:
+            return min(1.0, times_up(binomial_tail(records - 1, size / records, most)[1], steps))
+
+        most = self.largest_batch or _least(lambda most: overflow(most) <= _OVERFLOW * self.delta, size, records)
+        return {"largest_batch": most, "overflow": overflow(most)}
+
     @property
-    def replace_one_sensitivity(self) -> float:
-        """L: as it is given, or twice the clip."""
+    def records(self) -> int:
+        """n, which data may bring if it was not given."""
+        if self.n is None:
+            raise InputError("is missing: the number of records, or data with a model", where="n")
+        return self.n
+
+    @property
+    def clips_apart(self) -> int:
+        """How many clips apart one record moves a sum: two if it is replaced, one if it is removed."""
+        return 2 if self.adjacency == "replace-one" else 1
+
+    @property
+    def gradient_sensitivity(self) -> float:
+        """L: as it is given, or twice the clip (the clip itself under add-remove)."""
         if self.clip is not None and self.sensitivity is None:
-            return 2 * self.clip
+            return self.clips_apart * self.clip
         if self.sensitivity is None or self.clip is not None:
             found = "neither" if self.sensitivity is None else "both"
             raise InputError(f"exactly one of --sensitivity L and --clip C (L = 2C) is needed, got {found}")
@@ -152,16 +201,16 @@ class Request:
         noise = next(value for name in NOISES if (value := getattr(self, name)) is not None)
         if noise == "solve":
             raise InputError("solve needs --target-epsilon, the ε to stay within")
-        batch = self.batch_size or self.n
+        batch = self.batch_size or self.records
         if self.noise_multiplier is not None:
             if self.clip is None:
                 raise InputError(
-                    "a noise multiplier is relative to a clip: give --clip C too (σ on the sum is zC, and L = 2C), "
+                    "a noise multiplier is relative to a clip; give --clip C too (σ on the sum is zC, and L = 2C), "
                     "or --noise-over-sensitivity for bσ/L"
                 )
             return float(noise * self.clip / batch)
         if self.noise_over_sensitivity is not None:
-            return float(noise * self.replace_one_sensitivity / batch)
+            return float(noise * self.gradient_sensitivity / batch)
         return float(noise)
 
     def _extremes_of_schedule(self, schedule: Schedule) -> tuple[float, float]:
@@ -175,7 +224,17 @@ class Request:
             return self.steps
         if self.epochs is not None:
             whole = self.algorithm == "gd" or not self.batch_size
-            return steps_of_epochs(self.epochs, self.n, self.n if whole else self.batch_size or self.n)
+            return steps_of_epochs(
+                self.epochs, self.records, self.records if whole else self.batch_size or self.records
+            )
         if self.schedule is not None:
             return self.schedule.last_step
         raise InputError("the length of the run is needed: --steps t or --epochs E")
+
+
+def _least(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The least whole number in a range for which something holds, that holds for all larger ones and the largest."""
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low

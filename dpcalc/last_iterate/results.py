@@ -20,7 +20,7 @@ NAMES = {
     OPTIMAL_SHIFTS: "last iterate, best shifts",
     RDP: "last iterate, Rényi",
 }
-_REPLACED = "one record replaced"
+_NEIGHBOURS = {"replace-one": "one record replaced", "add-remove": "one record added or removed"}
 
 
 def single_result(analysis: Analysis, *, solution: Mapping[str, Any] | None = None, headline: str = "") -> Result:
@@ -48,13 +48,15 @@ def _source(each: Evaluated) -> str:
 def _units(analysis: Analysis) -> Section:
     """The noise and the sensitivity in the units in which they may be known, and what the run is."""
     setting, clip = analysis.setting, analysis.request.clip
-    multiplier = rounded_up(setting.noise_over_sensitivity * (1 if clip is None else 2))
+    apart = analysis.request.clips_apart
+    multiplier = rounded_up(setting.noise_over_sensitivity * (1 if clip is None else apart))
     relative = f"{multiplier} × {'L' if clip is None else 'clip'} on the sum"
-    length = f"L = {setting.sensitivity:g}" if clip is None else f"L = 2 × clip = {setting.sensitivity:g}"
+    clips = "" if clip is None else "2 × clip = " if apart == 2 else "clip = "
+    length = f"L = {clips}{setting.sensitivity:g}"
     contraction = f", contraction {setting.contraction.factor:.6g}" if setting.is_convex else ""
     rows = (
         ("units", f"noise {relative}, {setting.sigma:.4g} on the average; {length}"),
-        (analysis.guarantee.status, f"{_REPLACED}; {setting.steps:,} steps{contraction}"),
+        (analysis.guarantee.status, f"{_NEIGHBOURS[setting.adjacency]}; {setting.steps:,} steps{contraction}"),
     )
     return Section(title="", columns=("", ""), rows=rows)
 

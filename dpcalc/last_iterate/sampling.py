@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from dpcalc import conversions
-from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Evidence, Guarantee, Stated
+from dpcalc.evidence import Evidence
+from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee, Stated
 from dpcalc.last_iterate import exponential_mechanism as bounds
 from dpcalc.last_iterate.bound import Bound
 from dpcalc.last_iterate.contraction import ROUND_UP
 from dpcalc.last_iterate.exponential_mechanism import BOUNDED_RANGE, CLASSICAL, GDP, GDP_BOUNDED, Langevin
+from dpcalc.rounding import UNIT
 
 _BOUNDED_RANGE = "Dong, Durfee, Rogers 2020: bounded range"
 _TEXTBOOK = "McSherry, Talwar 2007"
@@ -84,7 +86,7 @@ def _gaussian(bound: Bound, delta: float, adjacency: Adjacency) -> Guarantee:
     epsilon = float(conversions.gdp_epsilon(mu, delta))
     exact = bound.optimal and math.isfinite(epsilon)
     # μ was rounded up, and so is every ε: this much down again, and it is below the exact one.
-    lower = float(conversions.gdp_epsilon(mu / ROUND_UP**2, delta)) * (1 - 2e-12) if exact else None
+    lower = conversions.gdp_lower(mu / ROUND_UP**2, delta=delta) if exact else None
     return Guarantee.of(
         [(Stated(adjacency=adjacency, entry={"type": "gdp", "mu": mu}), None)],
         Evidence(citations=(bound.theorem,), assumptions=tuple(bound.conditions)),
@@ -133,7 +135,7 @@ def bounded_range_epsilon(epsilon: float, delta: float) -> float:
     Rogers 2020, Lemma 3.2).
     """
     saved = 2 * math.log1p(-math.sqrt(delta * -math.expm1(-epsilon)))
-    return max(0.0, epsilon * (1 + 1e-15) + saved * (1 - 1e-15))
+    return max(0.0, epsilon + saved + 10 * UNIT * (epsilon - saved))
 
 
 def _compare(candidates: Mapping[str, Guarantee], classical: float, *, exact: bool) -> Comparison:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from dpcalc.asked import Algorithm
 from dpcalc.errors import InputError
+from dpcalc.guarantee import Adjacency
 from dpcalc.last_iterate.contraction import Contraction
+from dpcalc.rounding import up
 
 ALGORITHMS: tuple[Algorithm, ...] = ("gd", "cgd", "sgd")
 
@@ -17,8 +19,12 @@ class Setting:
     """X ← Π_K[X - η((1/b) Σ ∇f_i(X) + Z)], Z ~ N(0, σ² I), run for `steps` steps; only the last X is released.
 
     `sigma` is the noise on the average gradient, `sensitivity` is L, how far apart the gradients of two records can be
-    (twice the norm that gradients are clipped to); neighbours replace one record. `strong_convexity` 0 means convex;
-    without it and without a diameter nothing is known of the losses, and only composition holds.
+    (twice the norm that gradients are clipped to); neighbours replace one record. Under add-remove, where a removed
+    record leaves its place empty, L is the largest norm of one gradient. `strong_convexity` 0 means convex; without it
+    and without a diameter nothing is known of the losses, and only composition holds.
+
+    Random batches are of fixed size under replace-one, Poisson under add-remove. These have up to `largest_batch`
+    records, of which more are drawn, over all steps, with probability `overflow` at most.
     """
 
     algorithm: Algorithm
@@ -31,6 +37,9 @@ class Setting:
     strong_convexity: float | None = None
     smoothness: float | None = None
     diameter: float | None = None
+    adjacency: Adjacency = "replace-one"
+    largest_batch: int | None = None
+    overflow: float = 0.0
 
     def __post_init__(self) -> None:
         _require(self.algorithm in ALGORITHMS, f"algorithm is gd, cgd or sgd, got {self.algorithm!r}")
@@ -70,8 +79,12 @@ class Setting:
         _require(M is not None, "the step size condition η < 2/M cannot be checked: give --smoothness M")
         assert M is not None
         _require(m is None or m <= M, f"m ≤ M is needed, got m = {m:g} and M = {M:g}" if m is not None else "")
+        if self.is_poisson:
+            _require(self.largest_batch is not None, "Poisson batches need a largest size: η < 2/M must hold for all")
+        M = self.step_smoothness
         limit = 2 / M
-        found = f"η = {self.learning_rate:g} and 2/M = {limit:g}"
+        largest = f" for a batch of {self.largest_batch:,}" if self.is_poisson else ""
+        found = f"η = {self.learning_rate:g} and 2/M = {limit:g}{largest}"
         if m is not None and D is None:
             _require(
                 self.learning_rate < limit or (m == 0 and self.learning_rate <= limit),
@@ -81,6 +94,20 @@ class Setting:
             self.learning_rate <= limit,
             f"η ≤ 2/M is needed (Bok et al., Theorems 4.3, 4.6, 4.10), got {found}",
         )
+
+    @property
+    def is_poisson(self) -> bool:
+        """Whether every record is drawn by itself."""
+        return self.algorithm == "sgd" and self.adjacency == "add-remove" and self.batch < self.dataset_size
+
+    @property
+    def step_smoothness(self) -> float:
+        """M of what a step descends on: of a Poisson batch's sum over b, to which the regulariser is added once."""
+        assert self.smoothness is not None
+        if not self.is_poisson or self.largest_batch is None:
+            return self.smoothness
+        m = self.strong_convexity or 0.0
+        return up(m + (self.smoothness - m) * max(1.0, self.largest_batch / self.batch))
 
     @property
     def batch(self) -> int:
@@ -135,11 +162,10 @@ class Setting:
     @property
     def contraction(self) -> Contraction:
         """c = max(|1 - ηm|, |1 - ηM|)."""
-        assert self.smoothness is not None
         return Contraction.of_gradient_step(
             learning_rate=self.learning_rate,
             strong_convexity=self.strong_convexity or 0.0,
-            smoothness=self.smoothness,
+            smoothness=self.step_smoothness,
         )
 
 

@@ -21,7 +21,7 @@ def longest_run(request: Request, *, target: float) -> Analysis:
     """The analysis of the largest number of steps whose ε is at most the target (whole epochs for cgd)."""
     if request.schedule is not None:
         raise InputError("--target-epsilon needs constant --lr and --sigma: a schedule has a length of its own")
-    unit = request.n // request.batch_size if request.algorithm == "cgd" and request.batch_size else 1
+    unit = request.records // request.batch_size if request.algorithm == "cgd" and request.batch_size else 1
     most = MOST_STEPS // unit
 
     def of(units: float) -> Request:
@@ -45,7 +45,7 @@ def least_noise(request: Request, *, target: float, unknown: Unknown) -> Analysi
     """
     if request.schedule is not None:
         raise InputError("--target-epsilon needs constant --lr and --sigma: a schedule sets the noise")
-    unit = request.replace_one_sensitivity / (request.batch_size or request.n) if unknown == "sigma" else 1.0
+    unit = request.gradient_sensitivity / (request.batch_size or request.records) if unknown == "sigma" else 1.0
 
     def of(noise: float) -> Request:
         changes: dict[str, Any] = {unknown: noise * unit}

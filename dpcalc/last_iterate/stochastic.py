@@ -49,12 +49,16 @@ class _Choice:
     share: float
 
 
+def composition_theorem(setting: Setting) -> str:
+    """What composes the steps of random batches."""
+    return "composition of Poisson-sampled Gaussians" if setting.is_poisson else "Bok et al. 2024, Theorem 4.8"
+
+
 def composition(setting: Setting) -> Bound:
-    """C_p(G(L/(bσ)))^{⊗t} for any loss (Theorem 4.8)."""
+    """C_p(G(L/(bσ)))^{⊗t} for any loss (Theorem 4.8), or the same of Poisson batches under add-remove."""
     steps = Subsampled(mu=setting.step_mu * ROUND_UP, count=setting.steps)
-    return Bound(
-        name=COMPOSITION, theorem="Bok et al. 2024, Theorem 4.8", conditions=("any loss",), subsampled=(steps,)
-    )
+    theorem = composition_theorem(setting)
+    return Bound(name=COMPOSITION, theorem=theorem, conditions=("any loss",), subsampled=(steps,))
 
 
 def strongly_convex(setting: Setting, delta: float) -> Bound:
@@ -115,11 +119,12 @@ def constrained(setting: Setting, delta: float) -> Bound:
     )
 
 
-def one_sided(setting: Setting, delta: float) -> Bound:
+def one_sided(setting: Setting, delta: float, wobble: float = 0.0) -> Bound:
     """One-sided shifts over the last r₂ steps after r₁ steps without, at the best r₁, r₂ and split.
 
     G(αc^{r₁+r₂}z_τ·√((1-c²)/(1-c^{2r₂}))/(ησ)) ⊗ C_p(G(L/(bσ)))^{⊗r₁} ⊗ C_p(G(βL/(bσ)))^{⊗r₂} with
-    z_τ = min(D, s(1-c^τ)/(1-c)).
+    z_τ = min(D, s(1-c^τ)/(1-c)). With a `wobble` w that every step injects, z_τ has s + w for s, and c^r z_τ grows by
+    w(1-c^r)/(1-c).
     """
     mu, rate, steps = setting.step_mu, setting.sampling_rate, setting.steps
     base = log_moments(mu, rate)
@@ -127,7 +132,7 @@ def one_sided(setting: Setting, delta: float) -> Bound:
     plain = np.array(grid(0, steps - 1, 30) if setting.strongly_convex else [0], dtype=float)
     shifted = np.array(grid(1, steps, 40), dtype=float)
     for _ in range(REFINEMENTS):
-        reach = _one_sided_reach(setting, plain[:, None], shifted[None])
+        reach = _one_sided_reach(setting, plain[:, None], shifted[None], wobble)
         scores = estimate(
             widened(reach[:, :, None], SHARES),
             plain[:, None, None, None] * base + shifted[:, None, None] * split[None],
@@ -138,7 +143,7 @@ def one_sided(setting: Setting, delta: float) -> Bound:
         if setting.strongly_convex:
             plain = np.array(around(best.plain, plain, 0, steps - 1), dtype=float)
         shifted = np.array(around(best.shifted, shifted, 1, steps), dtype=float)
-    gaussian = float(widened(_one_sided_reach(setting, best.plain, best.shifted), best.share))
+    gaussian = float(widened(_one_sided_reach(setting, best.plain, best.shifted, wobble), best.share))
     parts = (
         Subsampled(mu=mu * ROUND_UP, count=best.plain),
         Subsampled(mu=mu / math.sqrt(best.share) * ROUND_UP, count=best.shifted),
@@ -156,15 +161,16 @@ def one_sided(setting: Setting, delta: float) -> Bound:
     )
 
 
-def _one_sided_reach(setting: Setting, plain: Any, shifted: Any) -> Any:
+def _one_sided_reach(setting: Setting, plain: Any, shifted: Any, wobble: float) -> Any:
     """√Σa²/(ησ): infinite where more steps are asked for than there are."""
     contraction = setting.contraction
     unrolled = np.asarray(plain) + np.asarray(shifted)
     tau = np.maximum(setting.steps - unrolled, 0)
-    distance = setting.injection * contraction.geometric_sum(tau)
+    distance = (setting.injection + wobble) * contraction.geometric_sum(tau)
     if setting.diameter is not None:
         distance = np.minimum(distance, setting.diameter)
-    reach = contraction.power(unrolled) * distance / np.sqrt(contraction.squared_sum(shifted)) / setting.noise
+    distance = contraction.power(unrolled) * distance + wobble * contraction.geometric_sum(unrolled)
+    reach = distance / np.sqrt(contraction.squared_sum(shifted)) / setting.noise
     return np.where(unrolled <= setting.steps, reach, np.inf)
 
 
@@ -173,9 +179,9 @@ def bounds(setting: Setting, delta: float) -> list[Bound]:
     if setting.batch == setting.dataset_size:
         return gradient_descent.bounds(setting)
     found = [composition(setting)]
-    if setting.strongly_convex:
+    if setting.strongly_convex and not setting.is_poisson:
         found.append(strongly_convex(setting, delta))
-    if setting.diameter is not None:
+    if setting.diameter is not None and not setting.is_poisson:
         found.append(constrained(setting, delta))
     if setting.strongly_convex or setting.diameter is not None:
         found.append(one_sided(setting, delta))

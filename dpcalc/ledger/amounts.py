@@ -14,6 +14,7 @@ from dpcalc.filters.mixture import Mixture
 from dpcalc.ledger.measure import WIDER
 from dpcalc.ledger.terms import Terms
 from dpcalc.ledger.units import Vector, add, as_typed, float_down, float_up, root_up, units_up
+from dpcalc.rounding import up
 
 # Up to here an ε is looked for that would cover what was spent or asked.
 _MOST_EPSILON = 1e6
@@ -71,10 +72,10 @@ def _renyi_spent(terms: Terms, total: Vector) -> dict[str, float]:
         high *= 2
         if high > _MOST_EPSILON:
             return {"epsilon": math.inf, "delta": 1.0}
-    high = _last_passing(passes, high, 0.0) * (1 + 1e-12)
+    high = _last_passing(passes, high, 0.0)
     if basic <= high * (1 + 1e-3):  # hardly more, and at no cost in δ
         return {"epsilon": basic, "delta": own}
-    return {"epsilon": high, "delta": min(1.0, (rule.delta + own) * (1 + 1e-15))}
+    return {"epsilon": high, "delta": min(1.0, up(rule.delta + own, 1))}
 
 
 def remaining(terms: Terms, total: Vector) -> dict[str, float]:
@@ -92,7 +93,7 @@ def remaining(terms: Terms, total: Vector) -> dict[str, float]:
         return {"rho": min(float_down(left // 2), terms.rho), "mu": mu}
     assert terms.epsilon is not None
     assert terms.delta is not None
-    epsilon = max(0.0, float(conversions.gdp_epsilon(mu, terms.delta)) * (1 - 1e-11)) if mu else 0.0
+    epsilon = conversions.gdp_lower(mu, delta=terms.delta) if mu else 0.0
     return {"epsilon": min(epsilon, terms.epsilon), "delta": terms.delta, "mu": mu}
 
 

@@ -14,11 +14,13 @@ import numpy as np
 from dpcalc import conversions
 from dpcalc.arrays import Bools
 from dpcalc.errors import InputError
+from dpcalc.evidence import Evidence
 from dpcalc.filters.mixture import Mixture, renyi_room
-from dpcalc.guarantee import Adjacency, Evidence, Guarantee, Stated
+from dpcalc.guarantee import Adjacency, Guarantee, Stated
 from dpcalc.ledger.measure import Measure
 from dpcalc.ledger.units import UNIT, Vector, as_typed, float_down, float_up, root_up, units_down, units_up
 from dpcalc.report import rounded_up
+from dpcalc.rounding import up
 
 FilterKind = Literal["gdp", "rdp"]
 
@@ -106,7 +108,7 @@ class Terms:
             float(renyi_room(orders[i : i + 1], self.mixture.epsilon, self.mixture.delta * float(weights[i]))[0])
             for i in range(len(orders))
         ]
-        return tuple(units_down(max(room * (1 - 1e-12) - 1e-12, 0.0)) for room in rooms)
+        return tuple(units_down(max(room - 1e-12 * (1 + room), 0.0)) for room in rooms)
 
     @cached_property
     def most_failure(self) -> int:
@@ -164,7 +166,7 @@ class Terms:
     def guarantee(self) -> Guarantee:
         """What the filter enforces for everyone, however the releases were chosen."""
         mu = root_up(self.limit) if self.filter == "gdp" else None
-        rho = (mu * mu / 2 * (1 + 4e-16) if mu is not None else None) if self.rho is None else None
+        rho = (up(mu * mu / 2, 1) if mu is not None else None) if self.rho is None else None
         if self.measure.kind == "zcdp":
             rho = float_up(self.limit)
         elif self.rho is not None:

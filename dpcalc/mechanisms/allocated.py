@@ -18,6 +18,7 @@ from dpcalc.mechanisms.validation import expect_whole
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.sums.allocated import AllocatedPair, GroupPair
 from dpcalc.pairs.sums.allocated import Side as _Side
+from dpcalc.rounding import UNIT, times_up, up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,28 +108,30 @@ class RandomlyAllocated(Mechanism):
         attained = self.base.attained_pairs()
         return self._pairs_of(attained, self.steps, "lower") if attained and self.selected == 1 else None
 
-    def releases(self, count: int) -> int:
-        return self.steps * count if self._is_plain else count
+    def attained_runs(
+        self, count: int, *, delta: float | None = None, epsilon: float | None = None
+    ) -> tuple[tuple[tuple[Pair, Pair], int], ...] | None:
+        return super().attained_runs(self.steps * count if self._is_plain else count, delta=delta, epsilon=epsilon)
 
     def basic_dp(self) -> tuple[float, float]:
         """Whichever steps were drawn, it is the base so many times."""
         epsilon, delta = self._unsampled().basic_dp()
-        return self.selected * epsilon, min(self.selected * delta, 1.0)
+        return times_up(epsilon, self.selected), min(times_up(delta, self.selected), 1.0)
 
     def gdp(self) -> float | None:
         mu = self._unsampled().gdp()
-        return mu if mu is None or self.selected == 1 else mu * math.sqrt(self.selected) * (1 + 4e-16)
+        return mu if mu is None or self.selected == 1 else up(mu * math.sqrt(self.selected), 2)
 
     def gdp_is_exact(self) -> bool:
         return self._is_plain and self._unsampled().gdp_is_exact()
 
     def zcdp(self) -> float | None:
         rho = self._unsampled().zcdp()
-        return rho if rho is None else self.selected * rho
+        return rho if rho is None else times_up(rho, self.selected)
 
     def rdp(self, orders: Floats) -> Floats:
         """Never more than that of the steps it took part in: divergences are jointly quasi-convex."""
-        return np.asarray(self.selected * self._unsampled().rdp(orders))
+        return np.asarray(self.selected * self._unsampled().rdp(orders) * (1 + 2 * UNIT))
 
     def theorem(self) -> str:
         if self._is_plain:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dpcalc import conversions
 from dpcalc.errors import IncompatibleError
-from dpcalc.guarantee import Adjacency, Evidence
+from dpcalc.evidence import Evidence
+from dpcalc.guarantee import Adjacency
 
 if TYPE_CHECKING:
     from dpcalc.arrays import Floats
@@ -107,23 +108,20 @@ class Mechanism(ABC):
         """Pairs that dominate `count` adaptive runs together, with how often: by default those of one run."""
         return ((self.pairs(), count),)
 
-    def attained_by_runs(
+    def attained_runs(
         self,
-        count: int,  # noqa: ARG002
+        count: int,
         *,
         delta: float | None = None,  # noqa: ARG002
         epsilon: float | None = None,  # noqa: ARG002
-    ) -> tuple[Pair, Pair] | None:
-        """Attained pairs of one run that make `count` of them bad, at this δ or ε; every choice is attained."""
-        return self.attained_pairs()
+    ) -> tuple[tuple[tuple[Pair, Pair], int], ...] | None:
+        """Pairs that `count` runs together attain, with how often, and that are bad at this δ or ε; None if unknown."""
+        attained = self.attained_pairs()
+        return attained and ((attained, count),)
 
     def factors(self) -> tuple[tuple[Mechanism, int], ...]:
         """Mechanisms that together, each so often, tell neighbours apart as one run of this does: by default itself."""
         return ((self, 1),)
-
-    def releases(self, count: int) -> int:
-        """How many releases of the attained pairs `count` runs are."""
-        return count
 
     def basic_dp(self) -> tuple[float, float]:
         """The (ε, δ) that basic composition adds up: the largest finite loss, and what is at infinity."""
@@ -142,6 +140,11 @@ class Mechanism(ABC):
     def as_replace_one(self) -> Mechanism:
         """The same release under replace-one, through a proved conversion from add-remove."""
         raise IncompatibleError(f"no proved conversion of a {self.type} from {self.adjacency} to replace-one is known.")
+
+    def replaced(self) -> tuple[tuple[Pair, Pair], tuple[Pair, Pair] | None]:
+        """Pairs that dominate replacing a record, this being stated for adding or removing one; and attained ones."""
+        mechanism = self.as_replace_one()
+        return mechanism.pairs(), mechanism.attained_pairs()
 
     def sampler(self) -> str:
         """How records are drawn: none, or the word that a spec has for it."""

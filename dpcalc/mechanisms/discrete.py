@@ -20,6 +20,7 @@ from dpcalc.pairs.base import Pair
 from dpcalc.pairs.discrete_gaussian import DiscreteGaussianPair, discrete_gaussian_pairs, turned_discrete_gaussian
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.turned import turned_points
+from dpcalc.rounding import UNIT, up
 
 _MOST = 400_000
 
@@ -58,10 +59,10 @@ class DiscreteGaussian(Mechanism):
         return discrete_gaussian_pairs(self.sigma, self.sensitivity)
 
     def zcdp(self) -> float | None:
-        return self.sensitivity**2 / (2 * self.sigma**2) * (1 + 4e-16)
+        return up(self.sensitivity**2 / (2 * self.sigma**2), 2)
 
     def rdp(self, orders: Floats) -> Floats:
-        return orders * self.sensitivity**2 / (2 * self.sigma**2) * (1 + 4e-16)
+        return orders * self.sensitivity**2 / (2 * self.sigma**2) * (1 + 6 * UNIT)
 
     def pairs(self) -> tuple[Pair, Pair]:
         above, _ = self._pairs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,12 +15,13 @@ from dpcalc.conversions import pure_dp_rdp
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
-from dpcalc.pairs.adaptive_range import adaptive_range_pair, guess_worst_t, two_point_pair
+from dpcalc.pairs.adaptive_attack import MOST_STEERED, guess_worst_t, steered_pair, two_point_pair
+from dpcalc.pairs.adaptive_range import MOST_RUNS, adaptive_range_mu, adaptive_range_pair
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.bounded_range import BoundedRangePair
-from dpcalc.pairs.points import LARGEST_LOSS, pure_dp_pair
-
-_BLOCK = 16  # runs that are taken together
+from dpcalc.pairs.gaussian import GaussianPair
+from dpcalc.pairs.points import LARGEST_LOSS
+from dpcalc.rounding import UNIT, up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,35 +44,43 @@ class Exponential(Mechanism):
     def _pair(self) -> BoundedRangePair:
         return BoundedRangePair(self.epsilon)
 
-    @cached_property
-    def _symmetric_case(self) -> Pair:
-        return pure_dp_pair(self.epsilon / 2)
-
     def zcdp(self) -> float | None:
-        return self.epsilon**2 / 8 * (1 + 4e-16)
+        return up(self.epsilon**2 / 8, 1)
 
     def rdp(self, orders: Floats) -> Floats:
-        return np.minimum(orders * self.epsilon**2 / 8 * (1 + 4e-16), pure_dp_rdp(self.epsilon, orders))
+        return np.minimum(orders * self.epsilon**2 / 8 * (1 + 4 * UNIT), pure_dp_rdp(self.epsilon, orders))
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair
 
     def attained_pairs(self) -> tuple[Pair, Pair] | None:
-        """Two candidates whose scores move in opposite directions: randomised response with ε/2."""
-        return self._symmetric_case, self._symmetric_case
+        """Two candidates whose likelihood ratio varies most, which is what samplers leave to be seen."""
+        middle = math.log1p(math.expm1(self.epsilon) / 2) if self.epsilon < LARGEST_LOSS else self.epsilon / 2
+        pair = two_point_pair(self.epsilon, middle)
+        return pair, pair.reversed()
 
-    def attained_by_runs(
+    def attained_runs(
         self, count: int, *, delta: float | None = None, epsilon: float | None = None
-    ) -> tuple[Pair, Pair] | None:
-        """Two candidates, and the t at which so many runs are about worst."""
+    ) -> tuple[tuple[tuple[Pair, Pair], int], ...] | None:
+        """Two candidates: about the best choices by what came before, or of many runs the t that is about worst."""
+        if 1 < count <= MOST_STEERED and self.epsilon * count <= LARGEST_LOSS:
+            steered = steered_pair(self.epsilon, count, delta, epsilon)
+            return (((steered, steered), 1),)
         pair = two_point_pair(self.epsilon, guess_worst_t(self.epsilon, count, delta=delta, at=epsilon))
-        return pair, pair
+        return (((pair, pair), count),)
 
     def runs(self, count: int) -> tuple[tuple[tuple[Pair, Pair], int], ...]:
-        """In blocks, each as bad as the best adversary makes it who may choose t anew before every run."""
-        if self.epsilon * _BLOCK > LARGEST_LOSS:
+        """All together as bad as the best adversary makes them who may choose t anew before every run.
+
+        Losses that doubles cannot hold are left to blocks.
+        """
+        block = int(min(MOST_RUNS, LARGEST_LOSS / self.epsilon))
+        if block == 0 or count == 1:
             return ((self.pairs(), count),)
-        blocks = ((min(count, _BLOCK), count // _BLOCK or 1), (count % _BLOCK if count > _BLOCK else 0, 1))
+        if count > block == MOST_RUNS:
+            pair: Pair = GaussianPair(adaptive_range_mu(self.epsilon, count))
+            return (((pair, pair), 1),)
+        blocks = ((min(count, block), count // block or 1), (count % block if count > block else 0, 1))
         pairs = [(adaptive_range_pair(self.epsilon, size), times) for size, times in blocks if size]
         return tuple(((pair, pair), times) for pair, times in pairs)
 

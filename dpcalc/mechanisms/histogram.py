@@ -14,7 +14,7 @@ from dpcalc.mechanisms.declared import DeclaredZCDP
 from dpcalc.mechanisms.discrete import DiscreteGaussian
 from dpcalc.mechanisms.validation import expect_whole
 from dpcalc.pairs.base import Pair
-from dpcalc.rounding import UNIT
+from dpcalc.rounding import UNIT, times_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +50,14 @@ class Histogram(Mechanism):
     def zcdp(self) -> float:
         rho = self.cell.zcdp()
         assert rho is not None
-        return self.cells * rho * (1 + 2 * UNIT)
+        return times_up(rho, self.cells)
 
     def rdp(self, orders: Floats) -> Floats:
         return self.cells * self.cell.rdp(orders) * (1 + 2 * UNIT)
 
     def basic_dp(self) -> tuple[float, float]:
         epsilon, delta = self.cell.basic_dp()
-        return self.cells * epsilon * (1 + 2 * UNIT), min(1.0, self.cells * delta * (1 + 2 * UNIT))
+        return times_up(epsilon, self.cells), min(1.0, times_up(delta, self.cells))
 
     def pairs(self) -> tuple[Pair, Pair]:
         """What dominates all cells at once, for a sampler: exact for one, by zCDP for several."""

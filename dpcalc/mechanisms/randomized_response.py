@@ -16,7 +16,7 @@ from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.declared import ReplacedDP
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive, expect_whole
 from dpcalc.pairs.base import Pair
-from dpcalc.pairs.points import PointPair, pure_dp_pair
+from dpcalc.pairs.points import PointPair, pure_dp_pair, two_links_pair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,10 @@ class RandomizedResponse(Mechanism):
     def as_replace_one(self) -> Mechanism:
         """Replacing is removing and adding: ε-DP twice."""
         return ReplacedDP(epsilon=2 * self.epsilon, adjacency="replace-one", base=self)
+
+    def replaced(self) -> tuple[tuple[Pair, Pair], tuple[Pair, Pair] | None]:
+        pair = two_links_pair(self.epsilon)
+        return (pair, pair), (pair, pair)
 
     def theorem(self) -> str:
         return "ε-DP is dominated by randomised response (Kairouz, Oh, Viswanath 2015)"

@@ -16,6 +16,7 @@ from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_rate
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.profile import group_of_two
+from dpcalc.pairs.symmetrised import symmetrised
 
 
 def sampled(pairs: tuple[Pair, Pair], rate: float) -> tuple[Pair, Pair]:
@@ -160,18 +161,15 @@ class FixedSizeSampled(_Sampled):
     def adjacency(self) -> Adjacency:  # type: ignore[override]
         return self.base.adjacency
 
-    def _replaced(self) -> Mechanism:
-        return self.base if self.base.adjacency == "replace-one" else self.base.as_replace_one()
-
     @cached_property
     def _pairs(self) -> tuple[Pair, Pair]:
-        first, second = self._replaced().pairs()
         if self.base.adjacency == "replace-one":
+            first, second = self.base.pairs()
             if first != second:
                 raise IncompatibleError("fixed-size sampling under replace-one needs a base with a symmetric pair.")
-            pair = first if self.sampling_rate == 1.0 else first.mixed(self.sampling_rate).symmetrised()
+            pair = first if self.sampling_rate == 1.0 else symmetrised(first.mixed(self.sampling_rate))
             return pair, pair
-        return sampled((first, second), self.sampling_rate)
+        return sampled(self.base.replaced()[0], self.sampling_rate)
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pairs
@@ -182,11 +180,12 @@ class FixedSizeSampled(_Sampled):
         Under replace-one what it is replaced by is like the others too: one side of C_p at a time, since which of the
         two is worse depends on the outcome, and the data do not change between releases.
         """
-        attained = self._replaced().attained_pairs()
+        replaces = self.base.adjacency == "replace-one"
+        attained = self.base.attained_pairs() if replaces else self.base.replaced()[1]
         return attained and sampled(attained, self.sampling_rate)
 
     def _unsampled(self) -> Mechanism:
-        return self._replaced()
+        return self.base if self.base.adjacency == "replace-one" else self.base.as_replace_one()
 
     def gdp_is_exact(self) -> bool:
         return self.base.adjacency == "replace-one" and super().gdp_is_exact()
@@ -242,10 +241,10 @@ class OncePerEpoch(Mechanism):
     def runs(self, count: int) -> tuple[tuple[tuple[Pair, Pair], int], ...]:
         return self.base.runs(count)
 
-    def attained_by_runs(
+    def attained_runs(
         self, count: int, *, delta: float | None = None, epsilon: float | None = None
-    ) -> tuple[Pair, Pair] | None:
-        return None if self.shuffled else self.base.attained_by_runs(count, delta=delta, epsilon=epsilon)
+    ) -> tuple[tuple[tuple[Pair, Pair], int], ...] | None:
+        return None if self.shuffled else self.base.attained_runs(count, delta=delta, epsilon=epsilon)
 
     def as_replace_one(self) -> Mechanism:
         return OncePerEpoch(base=self.base.as_replace_one(), shuffled=self.shuffled)

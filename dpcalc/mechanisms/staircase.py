@@ -15,7 +15,7 @@ from dpcalc.mechanisms.base import Keys, Mechanism
 from dpcalc.mechanisms.declared import ReplacedDP
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive, expect_proportion
 from dpcalc.pairs.base import Pair
-from dpcalc.pairs.points import LARGEST_LOSS, PointPair, pure_dp_pair
+from dpcalc.pairs.points import LARGEST_LOSS, PointPair, pure_dp_pair, two_links_pair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +81,10 @@ class Staircase(Mechanism):
     def as_replace_one(self) -> Mechanism:
         """Replacing is removing and adding: ε-DP twice."""
         return ReplacedDP(epsilon=2 * self.epsilon, adjacency="replace-one", base=self)
+
+    def replaced(self) -> tuple[tuple[Pair, Pair], tuple[Pair, Pair] | None]:
+        pair = two_links_pair(self.epsilon)
+        return (pair, pair), self.attained_pairs()
 
     def theorem(self) -> str:
         return "staircase mechanism (Geng, Viswanath 2015), exact pair of its three losses"

@@ -54,7 +54,7 @@ class TruncatedPoisson(PoissonSampled):
         if high == 0:
             return added
         kept = self.sampling_rate * (self.largest_batch / (self.largest_batch + 1)) * (1 + 4 * UNIT)
-        replaced = sampled(self.base.as_replace_one().pairs(), min(kept, 1.0))
+        replaced = sampled(self.base.replaced()[0], min(kept, 1.0))
         remove, add = (
             BlendedPair(first, second, (1 - low) * (1 + 2 * UNIT), high)
             for first, second in zip(added, replaced, strict=True)
@@ -128,9 +128,9 @@ def _smaller_tail(trials: int, rate: float, first: int, direction: int) -> tuple
     # What is left out is below a geometric series with the last ratio.
     last, ratio = (float(products[-1]), min(float(ratios[-1]), 1.0)) if size else (0.0, 0.0)
     rest = 0.0 if size == room else last / (1 - ratio) if ratio < 1 else math.inf
-    error = 8 * UNIT * (sum(map(abs, terms)) + 1) + (8 * size + 16) * UNIT
+    error = 16 * UNIT * (sum(map(abs, terms)) + size + 3)
     exponent = math.fsum(terms)
     return (
-        min(math.exp(exponent - 2 * error) * total * (1 - 1e-12), 1.0),
-        min(math.exp(exponent + 2 * error) * (total + rest) * (1 + 1e-12) + 1e-300, 1.0),
+        min(math.exp(exponent - error) * total, 1.0),
+        min(math.exp(exponent + error) * (total + rest) + 1e-300, 1.0),
     )

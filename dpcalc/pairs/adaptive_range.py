@@ -7,106 +7,141 @@ With u = e^{-t}, Q(loss = t) = (u - e^{-ε}) / (1 - e^{-ε}), and the largest δ
 
 H_k is convex, being a supremum of such, and so the profile of a pair that dominates all k together: composing k of
 `BoundedRangePair` instead lets the adversary choose t after the outcome. Exchanging P and Q exchanges t and ε - t.
+
+Of many runs most are worth ε²/4 of a Gaussian's μ² and hardly more: N(m²) beside one run is dominated by a Gaussian of
+μ² = m² + a/(1 - a/m²), a = ε²/4 (`adaptive_range_mu`).
 """
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
 
 from dpcalc.arrays import Floats, Indices
+from dpcalc.conversions import gdp_delta
+from dpcalc.elementary import ndtr, ndtri
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.profile import pair_of_profiles
-from dpcalc.rounding import UNIT
+from dpcalc.rounding import SMALLEST_NORMAL, UNIT
 
-_POINTS = 1200  # of the last profile
-_FEWEST, _MOST = 24, 150  # steps from 0 to ε
-_FEW = 300  # runs whose sums are worked out
-_NEVER = 1e-300  # instead of a chance of 0, whose logarithm is no number
-_UP = 1 + 1e-13  # more than the rounding of a step
+MOST_RUNS = 400
+"""More of them are not worked out one by one."""
+
+_FINEST, _FINE, _COARSE, _FEW = 512, 64, 40, 48  # steps from 0 to ε: fewest and most for a few runs, and for more
+_POINTS = 1500  # of a few runs
+_REACH = 18.0  # standard deviations of the loss: e^{-18²/2} is 1e-70
+_UP = 1 + 2**10 * UNIT  # more than the rounding of a step
+_ROUNDING = 2**13 * UNIT  # of differences of values, relative to these
+_AT_ONCE = 128  # runs that are worked out before a Gaussian takes over
+_NOTICED = 2.0**-30  # of itself: by how much a Gaussian's δ has to be larger
 
 
 @lru_cache(maxsize=32)
 def adaptive_range_pair(epsilon: float, count: int) -> PointPair:
     """A pair that dominates `count` adaptively chosen ε-bounded-range mechanisms."""
-    steps = int(np.clip(_POINTS // count, _FEWEST, _MOST))
-    width = epsilon / steps
-    profile = np.zeros(1)  # H_0 at s = 1 and beyond
-    for k in range(1, count + 1):
-        profile = _step(profile, k * steps, steps, width)
-    losses: Floats = width * np.arange(profile.size, dtype=np.float64)
+    losses, profile = _profile(epsilon, count)
     return pair_of_profiles(losses, profile, profile)
 
 
-def _step(before: Floats, last: int, steps: int, width: float) -> Floats:
-    """H_k at s = e^{jh}, j = 0 … last, from H_{k-1}: every t of the grid, and what chords say of those in between.
+@lru_cache(maxsize=32)
+def adaptive_range_mu(epsilon: float, count: int) -> float:
+    """A μ such that `count` adaptively chosen ε-bounded-range mechanisms are μ-GDP.
 
-    X ↦ X H(s/X) is convex, so that its chords bound it for t between two grid points. Their mean is A u + B/u + C,
-    above the larger of its values at the ends of a cell by at most |B|Δu²/(4u³) if B < 0, and by nothing otherwise.
+    Let N(m) be a Gaussian mechanism of μ = m > ε/2. Beside one run with any t, the logarithm of the likelihood ratio is
+    under Q a mixture of two normal laws of variance m², ε apart, whose log-density has a second derivative of at most
+    -1/m² + ε²/4m⁴. That of N(M), M² = m² + a/(1 - a/m²), a = ε²/4, has -1/M², which is as large. So the quotient of
+    both densities is log-concave and their difference changes its sign at most twice; mass and mean of the ratio being
+    the same, N(M) is above in convex order (Karlin, Novikoff 1963). From H_B ≤ δ of N(m), each further run adds as
+    much: with x = m²/a - 1, n of them add at most a(n + 1/x + log((x + n - 1)/x)).
     """
-    places = np.arange(last + 1, dtype=np.int64)[:, None]
-    shifts = np.arange(steps + 1, dtype=np.int64)
-    x, u = np.exp(width * shifts), np.exp(-width * shifts)
+    first = min(count, _AT_ONCE)
+    square, a = _least_mu(epsilon, first) ** 2, epsilon * epsilon / 4
+    x, n = square / a - 1, count - first
+    grown = square + (a * (n + 1 / x + math.log((x + n - 1) / x)) if n else 0.0)
+    return math.sqrt(grown) * (1 + 64 * UNIT)
+
+
+def _least_mu(epsilon: float, count: int) -> float:
+    """About the least m with H_count ≤ δ of N(m) at every s, and surely one."""
+    losses, profile = _profile(epsilon, count, whole=True)
+    low, high = 0.5 * epsilon * math.sqrt(count), 2.0 * epsilon * math.sqrt(count)
+    for _ in range(24):
+        middle = (low + high) / 2
+        places, heights = _highest(losses, profile, middle)
+        above = ndtr(middle / 2 - places / middle) - np.exp(places) * ndtr(-middle / 2 - places / middle)
+        low, high = (low, middle) if np.all(heights * (1 + _NOTICED) <= above) else (middle, high)
+    for _ in range(8):
+        places, heights = _highest(losses, profile, high)
+        above = np.asarray(gdp_delta(high, places)) * (1 - _NOTICED)
+        if np.all(heights <= above):
+            return high
+        high *= 1 + 2.0**-16
+    raise ArithmeticError("no Gaussian is found above a profile")
+
+
+def _highest(losses: Floats, profile: Floats, mu: float) -> tuple[Floats, Floats]:
+    """Where the chords of a profile, convex in s = e^l, may be above a Gaussian's δ, and how high they are there.
+
+    The difference is concave in s between two points, so that it is largest at an end or where slopes are equal.
+    """
+    s = np.exp(losses)
+    slopes = np.diff(profile) / np.diff(s)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        level = np.nan_to_num(-mu * (ndtri(-slopes) + mu / 2), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    places = np.clip(level, losses[:-1], losses[1:])
+    chords = np.maximum(profile[:-1] + slopes * (np.exp(places) - s[:-1]), 0.0) * (1 + _NOTICED / 4)
+    return np.concatenate((losses, places)), np.concatenate((profile, chords))
+
+
+def _profile(epsilon: float, count: int, *, whole: bool = False) -> tuple[Floats, Floats]:
+    """H_count at losses 0, h, …: up to its end, or so far that what is left is nothing to speak of."""
+    steps = min(max(_POINTS // count, _FINE), _FINEST) if count <= _FEW else _COARSE
+    width = epsilon / steps
+    profile: Floats = np.zeros(1)  # H_0 at s = 1 and beyond
+    for k in range(1, count + 1):
+        spread = _REACH * math.sqrt(k) / 2 + k * math.tanh(epsilon / 4) / 2
+        last = k * steps if whole else min(k, math.ceil(spread)) * steps
+        profile = _step(profile, last, steps, width, _shifts(steps, k))
+    return width * np.arange(profile.size, dtype=np.float64), profile
+
+
+def _shifts(steps: int, run: int) -> Indices:
+    """Which t are looked at: all, or most of them around ε/2 where the best is after many runs; any will do."""
+    every = np.arange(steps + 1, dtype=np.int64)
+    return every if run <= _FEW else every[(every % 4 == 0) | (np.abs(every - steps // 2) <= steps // 8)]
+
+
+def _step(before: Floats, last: int, steps: int, width: float, shifts: Indices) -> Floats:
+    """H_k at s = e^{jh}, j = 0 … last, from H_{k-1}: some t of the grid, and what chords say of those in between.
+
+    X ↦ X H(s/X) is convex, so that its chords bound it for t between two of them. Their mean is A u + B/u + C: with
+    B < 0 it bulges over the chord of its ends by at most E = |B|Δu²/(4u³), and so over the larger end, which is D above
+    the other, by (4E - D)²/(16E) at most, and by nothing if D ≥ 4E.
+    """
+    x, u = np.exp(width * shifts)[:, None], np.exp(-width * shifts)[:, None]
     ratio, unit = float(np.exp(-width * steps)), float(-np.expm1(-width * steps))
-    high = x * _at(before, places - shifts, width)  # X H(s/X) at X = e^t
-    low = ratio * x * _at(before, places - shifts + steps, width)  # and at e^{t-ε}
-    likely = u * -np.expm1(width * (shifts - steps)) / unit
-    means = likely * high + -np.expm1(-width * shifts) / unit * low
-    steep, flat = np.diff(high) / np.diff(x), np.diff(low) / (ratio * np.diff(x))
-    bends = np.maximum(steep - flat, 0.0) + 1e-12 * (steep + flat)
-    excess = bends * (ratio / unit * np.diff(u) ** 2 / (4 * u[1:] ** 3))
-    best: Floats = np.max(np.maximum(means[:, 1:], means[:, :-1]) + excess, axis=1)
+    around = _around(before, last, steps, width)
+    high = np.stack([around[steps - shift : steps - shift + last + 1] for shift in shifts.tolist()])
+    low = np.stack([around[2 * steps - shift : 2 * steps - shift + last + 1] for shift in shifts.tolist()])
+    high *= x  # X H(s/X) at X = e^t
+    low *= ratio * x  # and at e^{t-ε}
+    likely = u * -np.expm1(width * (shifts - steps))[:, None] / unit
+    means = likely * high + (-np.expm1(-width * shifts)[:, None] / unit) * low
+    steep, flat = np.diff(high, axis=0) / np.diff(x, axis=0), np.diff(low, axis=0) / (ratio * np.diff(x, axis=0))
+    bends = np.maximum(steep - flat, 0.0) + _ROUNDING * (np.abs(steep) + np.abs(flat))
+    bulge = bends * (ratio / unit * np.diff(u, axis=0) ** 2 / (4 * u[1:] ** 3)) + SMALLEST_NORMAL
+    larger = np.maximum(means[1:], means[:-1])
+    apart = np.maximum(np.abs(np.diff(means, axis=0)) - _ROUNDING * larger, 0.0)
+    over = np.maximum(4 * bulge - apart, 0.0)
+    best: Floats = np.max(larger + over * (over / (16 * bulge)), axis=0)
     return np.minimum(best * _UP, 1.0)
 
 
-def _at(profile: Floats, places: Indices, width: float) -> Floats:
-    """H at e^{jh}: 0 beyond the last, and 1 - s + s H(1/s) below s = 1."""
-    known = np.where(np.abs(places) < profile.size, profile[np.minimum(np.abs(places), profile.size - 1)], 0.0)
-    s = np.exp(width * np.minimum(places, 0))
-    return np.asarray(np.where(places < 0, -np.expm1(width * np.minimum(places, 0)) + s * known, known))
-
-
-def two_point_pair(epsilon: float, t: float) -> PointPair:
-    """The pair with losses t and t - ε: some data of two candidates attain it."""
-    unit = -np.expm1(-epsilon)
-    q = np.array([-np.expm1(-t), np.exp(-t) * -np.expm1(t - epsilon)]) / unit
-    p = np.array([np.exp(t - epsilon) * -np.expm1(-t), -np.expm1(t - epsilon)]) / unit
-    return PointPair(np.array([t - epsilon, t]), p, q)
-
-
-def guess_worst_t(epsilon: float, count: int, *, delta: float | None, at: float | None) -> float:
-    """About the t that `count` runs of one two-point pair are worst at: for ε at δ, or for δ at the ε `at`.
-
-    A hint: every t is attained. Binomial sums of moderate counts, the normal law for more.
-    """
-    from scipy.special import gammaln, ndtri
-
-    t = epsilon * np.arange(1, 100) / 100
-    p = np.minimum(np.expm1(t - epsilon) / np.expm1(-epsilon), 1 - UNIT)  # of large ε it would round to 1
-    if count > _FEW:
-        mean, deviation = count * (t - epsilon * (1 - p)), epsilon * np.sqrt(count * p * (1 - p))
-        score = mean - ndtri(delta) * deviation if delta is not None else (mean - (at or 0.0)) / deviation
-        return float(t[np.argmax(score)])
-    k = np.arange(count + 1)
-    logs = gammaln(count + 1) - gammaln(k + 1) - gammaln(count - k + 1)
-    weights = np.exp(
-        logs
-        + np.multiply.outer(np.log(np.maximum(p, _NEVER)), k)
-        + np.multiply.outer(np.log(np.maximum(1 - p, _NEVER)), count - k)
-    )
-    losses = count * (t[:, None] - epsilon) + epsilon * k
-
-    def deltas(epsilons: Floats) -> Floats:
-        return np.asarray(
-            (weights * np.maximum(-np.expm1(np.minimum(epsilons[:, None] - losses, 0.0)), 0.0)).sum(axis=1)
-        )
-
-    if delta is None:
-        return float(t[np.argmax(deltas(np.full(t.shape, at or 0.0)))])
-    low, high = np.zeros_like(t), count * t
-    for _ in range(30):
-        middle = (low + high) / 2
-        more = deltas(middle) > delta
-        low, high = np.where(more, middle, low), np.where(more, high, middle)
-    return float(t[np.argmax(low)])
+def _around(profile: Floats, last: int, steps: int, width: float) -> Floats:
+    """H at e^{jh} from j = -steps to last + steps: below s = 1 it is 1 - s + s H(1/s), and it grows nowhere."""
+    places = np.arange(-steps, last + steps + 1, dtype=np.int64)
+    known = profile[np.minimum(np.abs(places), profile.size - 1)]
+    below = width * np.minimum(places, 0)
+    return np.asarray(np.where(places < 0, -np.expm1(below) + np.exp(below) * known, known))

@@ -9,15 +9,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from dpcalc.arrays import Bools, Complexes, Floats
+from dpcalc.pairs.cells import Cells, tail_errors
 from dpcalc.pairs.moments import ROUNDING, chord_excess, mixed_losses
-from dpcalc.rounding import NORMAL_TAIL, UNIT, down
-
-_POSITIVE = 2.0**-1022  # an edge that leaves an atom at 0 below it
+from dpcalc.rounding import down
 
 
 @dataclass(frozen=True)
@@ -38,15 +36,6 @@ class Need:
         """What the same answer asks of (Q, P)."""
         orders, epsilons, widths = (each[::-1] for each in (self.orders, self.epsilons, self.widths))
         return Need(orders, epsilons, widths, self.copies, self.rare)
-
-
-class Cells(NamedTuple):
-    """P- and Q-masses of cells, and bounds on their errors; for many pairs, one row for each."""
-
-    p: Floats
-    q: Floats
-    p_error: Floats
-    q_error: Floats
 
 
 class Pair(ABC):
@@ -152,9 +141,9 @@ class Pair(ABC):
         """Which cells [e_0, e_1), … surely hold one finite loss at most; none where that is not known."""
         return np.zeros(len(edges) - 1, dtype=bool)
 
-    def symmetrised(self) -> Pair:
-        """H(t) of this pair for t ≥ 1 and 1 - t + t H(1/t) below: C_p of Bok et al. (Proposition D.4)."""
-        return SymmetrisedPair(self)
+    def symmetric_form(self) -> Pair | None:
+        """What `symmetrised` makes of this pair, where it knows a better form; None otherwise."""
+        return None
 
     def excess(self) -> float:
         """By how much the masses may add up to more than 1, being bounds from above of those of a pair."""
@@ -167,27 +156,6 @@ class Pair(ABC):
     def rough(self) -> Pair:
         """About this pair, quickly: for hints."""
         return self
-
-
-def tail_errors(masses: Floats, sharpness: float | Floats = 0.0) -> Floats:
-    """Bounds on the errors of masses that are differences of distribution functions on the side of the tail.
-
-    With F the larger tail, its quantile v ≤ √(2 log 1/F) and `NORMAL_TAIL` the error of each function; an argument
-    t/μ ± μ/2 with μ = `sharpness` is itself off by 2(v + μ) units.
-    """
-    below, above = np.cumsum(masses, axis=-1), np.cumsum(masses[..., ::-1], axis=-1)[..., ::-1]
-    tail = np.minimum(np.minimum(below, above), 1.0)
-    squared = -2 * np.log(np.maximum(tail, 1e-300))
-    flat, steep = NORMAL_TAIL
-    return np.asarray(4 * UNIT * (flat + steep * squared + sharpness * (1 + np.sqrt(squared))) * tail)
-
-
-def cells_from_tails(below: Floats, above: Floats) -> Floats:
-    """Masses of the cells between edges, from the mass below and above each edge, whichever is smaller there."""
-    left = below[..., 1:] - below[..., :-1]
-    right = above[..., :-1] - above[..., 1:]
-    inner = np.where(below[..., 1:] <= above[..., :-1], left, right)
-    return np.asarray(np.maximum(np.concatenate((below[..., :1], inner, above[..., -1:]), axis=-1), 0.0))
 
 
 @dataclass(frozen=True)
@@ -316,64 +284,3 @@ class MixturePair(Pair):
 
     def surely_infinite(self) -> tuple[float, float]:
         return down(self.rate * self.pair.surely_infinite()[0]), 0.0
-
-
-@dataclass(frozen=True)
-class SymmetrisedPair(Pair):
-    """Both directions of `pair` in one: losses above 0 as it has them, below 0 mirrored, and an atom at 0."""
-
-    pair: Pair
-
-    def sharpness(self) -> float:
-        return self.pair.sharpness()
-
-    def masses(self, edges: Floats) -> tuple[Floats, Floats]:
-        above = np.append(np.maximum(edges, _POSITIVE), np.inf)
-        below = np.append(np.maximum(-edges[::-1], _POSITIVE), np.inf)
-        # `above` starts with an edge at 0 where some edge is not positive; the first cell is what lies below it.
-        a_up, b_up = self._upper(above)
-        b_down, a_down = self._upper(below)
-        a = a_up + a_down[::-1]
-        b = b_up + b_down[::-1]
-        total_p, total_q = self._positive()
-        atom = max(0.0, 1 - total_p - total_q)
-        cell = int(np.searchsorted(edges, 0.0, side="right"))
-        a[cell] += atom
-        b[cell] += atom
-        return a, b
-
-    def _upper(self, edges_and_infinity: Floats) -> tuple[Floats, Floats]:
-        """Masses of the cells between the edges, of losses above 0 only; the first cell reaches down to 0."""
-        edges = edges_and_infinity[:-1]
-        a, b = self.pair.masses(np.concatenate(([_POSITIVE], edges)))
-        return a[1:], b[1:]
-
-    def _positive(self) -> tuple[float, float]:
-        a, b = self.pair.masses(np.array([_POSITIVE]))
-        return float(a[1]), float(b[1])
-
-    def log_excess(self, powers: Floats, side: int = 0) -> Floats:
-        """Mirrored, f_β is f_{1-β}: what is above 1 with the one and the other."""
-        above = [self.pair.log_excess(power, 1) for power in (powers, 1 - powers)]
-        return above[(1 - side) // 2] if side else np.asarray(np.logaddexp(*above))
-
-    def has_atoms(self) -> bool:
-        return True
-
-    def support(self) -> tuple[float, float]:
-        high = max(0.0, self.pair.support()[1])
-        return -high, high
-
-    def at_infinity(self) -> tuple[float, float]:
-        infinite, _ = self.pair.at_infinity()
-        return infinite, infinite
-
-    def surely_infinite(self) -> tuple[float, float]:
-        infinite, _ = self.pair.surely_infinite()
-        return infinite, infinite
-
-    def reversed(self) -> Pair:
-        return self
-
-    def symmetrised(self) -> Pair:
-        return self

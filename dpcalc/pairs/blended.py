@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.pairs.base import Cells, Pair
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.cells import Cells
 from dpcalc.rounding import UNIT
 
 
@@ -60,11 +61,12 @@ class BlendedPair(Pair):
     def log_excess(self, powers: Floats, side: int = 0) -> Floats:
         """The mean of a function that is nowhere negative, under more than the law."""
         parts = [
-            np.log(weight) + pair.log_excess(powers, side) + 8 * UNIT
+            np.log(weight) + pair.log_excess(powers, side)
             for weight, pair in ((self.first_weight, self.first), (self.second_weight, self.second))
             if weight > 0
         ]
-        return np.asarray(np.logaddexp.reduce(parts))
+        total = np.logaddexp.reduce(parts)
+        return np.asarray(total + 8 * UNIT * (1 + np.abs(np.where(np.isfinite(total), total, 0.0))))
 
     def reversed(self) -> Pair:
         return BlendedPair(self.first.reversed(), self.second.reversed(), self.first_weight, self.second_weight)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc.arrays import Complexes, Floats
-from dpcalc.pairs.base import Cells, Pair, cells_from_tails, tail_errors
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.cells import Cells, cells_from_tails, tail_errors
 from dpcalc.rounding import UNIT
 
 

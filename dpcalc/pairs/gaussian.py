@@ -11,10 +11,12 @@ import numpy as np
 
 from dpcalc.arrays import Complexes, Floats
 from dpcalc.elementary import log_ndtr, ndtr
-from dpcalc.pairs.base import Cells, MixturePair, Pair, SymmetrisedPair, cells_from_tails, tail_errors
+from dpcalc.pairs.base import MixturePair, Pair
+from dpcalc.pairs.cells import Cells, cells_from_tails, tail_errors
 from dpcalc.pairs.moments import ROUNDING
 from dpcalc.pairs.subsampled_gaussian import log_mgf as subsampled_log_mgf
 from dpcalc.pairs.subsampled_renyi import log_excess as subsampled_log_excess
+from dpcalc.pairs.symmetrised import SymmetrisedPair
 from dpcalc.pairs.symmetrised_gaussian import log_mgf as symmetrised_log_mgf
 from dpcalc.rounding import UNIT
 
@@ -95,9 +97,10 @@ class GaussianPair(Pair):
     def log_excess(self, powers: Floats, side: int = 0) -> Floats:
         if side:
             return np.full(powers.shape, np.inf)
-        exponent = powers * (powers - 1) * (self.mu * self.mu / 2) * (1 + ROUNDING)
+        exponent = powers * (powers - 1) * (self.mu * self.mu / 2)
         with np.errstate(divide="ignore"):
-            return np.asarray(exponent + np.log(-np.expm1(-exponent)) + ROUNDING)
+            short = np.log(-np.expm1(-exponent))
+        return np.asarray(exponent + short + ROUNDING * (1 + exponent - np.maximum(short, -1000.0)))
 
     def window(self, powers: Floats) -> tuple[float, float, Floats]:
         """Fourteen standard deviations around 0 and around the mean of L under X^β Q.
@@ -147,7 +150,7 @@ class SampledGaussian(MixturePair):
         )
         return np.logaddexp(0.0, subsampled_log_excess(orders, sigmas, rates)) / (orders - 1) * (1 + ROUNDING)
 
-    def symmetrised(self) -> Pair:
+    def symmetric_form(self) -> Pair:
         return SymmetrisedGaussian(self)
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from dpcalc.arrays import Complexes, Floats
 from dpcalc.elementary import exp_remainder
-from dpcalc.pairs.base import Cells, Pair, cells_from_tails, tail_errors
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.cells import Cells, cells_from_tails, tail_errors
 from dpcalc.pairs.moments import ROUNDING
 from dpcalc.rounding import UNIT
 

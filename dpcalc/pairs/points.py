@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from dpcalc.arrays import Bools, Complexes, Floats
-from dpcalc.pairs.base import Cells, Pair
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.moments import log_excess_of_points, mixed_losses
 from dpcalc.rounding import SMALLEST_NORMAL, UNIT, down
 
@@ -31,12 +32,15 @@ class PointPair(Pair):
     @cached_property
     def _digest(self) -> bytes:
         digest = hashlib.blake2b(digest_size=16)
-        for array in (self.losses, self.p, self.q, np.array([self.p_infinite, self.q_infinite])):
+        for array in (self.losses, self.p, self.q, np.array(self._scalars())):
             digest.update(np.ascontiguousarray(array + 0.0).tobytes())  # -0 is 0
         return digest.digest()
 
+    def _scalars(self) -> tuple[float, ...]:
+        return self.p_infinite, self.q_infinite
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PointPair) and self._digest == other._digest
+        return type(other) is type(self) and isinstance(other, PointPair) and self._digest == other._digest
 
     def __hash__(self) -> int:
         return hash(self._digest)
@@ -118,6 +122,50 @@ class PointPair(Pair):
 
     def reversed(self) -> Pair:
         return PointPair(-self.losses[::-1], self.q[::-1], self.p[::-1], self.q_infinite, self.p_infinite)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundPair(PointPair):
+    """Points that bound a pair from one side; masses are known up to a relative `doubt` and may be over by `over`.
+
+    What is at infinity is `certain` or, in a bound from above, may have been cut off there.
+    """
+
+    doubt: float = 0.0
+    over: float = 0.0
+    certain: bool = False
+
+    def _scalars(self) -> tuple[float, ...]:
+        return *super()._scalars(), self.doubt, self.over, float(self.certain)
+
+    def cells(self, edges: Floats) -> Cells:
+        p, q, p_error, q_error = super().cells(edges)
+        return Cells(p, q, p_error + p * self.doubt, q_error + q * self.doubt)
+
+    def excess(self) -> float:
+        return self.over
+
+    def reversed(self) -> Pair:
+        turned = (-self.losses[::-1], self.q[::-1], self.p[::-1], self.q_infinite, self.p_infinite)
+        return BoundPair(*turned, self.doubt, self.over, self.certain)
+
+    def surely_infinite(self) -> tuple[float, float]:
+        return super().surely_infinite() if self.certain else (0.0, 0.0)
+
+    def spacing(self) -> float | None:
+        return None
+
+
+def two_links_pair(epsilon: float) -> PointPair:
+    """The dominating pair of the ends of a chain of two ε-DP links: geometric noise against itself moved by two.
+
+    With g the least Q-mass that ε-DP allows an event of P-mass α, g(g(α)) is what two links allow; every half-line of
+    such noise attains g at each of its steps (losses ±ε alone), and so both.
+    """
+    ratio = float(np.exp(-epsilon))
+    tail = 1 / (1 + ratio)
+    p = np.array([ratio * ratio * tail, -float(np.expm1(-epsilon)) * tail * ratio, tail])
+    return PointPair(np.array([-2 * epsilon, 0.0, 2 * epsilon]), p, p[::-1].copy())
 
 
 def pure_dp_pair(epsilon: float, delta: float = 0.0) -> PointPair:

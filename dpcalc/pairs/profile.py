@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from dpcalc.arrays import Floats
@@ -60,6 +62,7 @@ def _kinks(losses: Floats, heights: Floats) -> tuple[Floats, Floats, float, floa
     return losses[1:], np.maximum(np.diff(slopes), 0.0), float(heights[-1]), -float(slopes[0])
 
 
+@lru_cache(maxsize=32)
 def group_of_two(first: Pair, second: Pair) -> PointPair:
     """A pair for the ends of a chain of three data sets whose two links are dominated by `first` and `second`.
 
@@ -80,11 +83,10 @@ def profile(pair: Pair, losses: Floats) -> Floats:
     p, q, p_error, q_error = pair.cells(losses)
     lacking = 1 - float(p.sum())
     missing = lacking if lacking > float(p_error.sum()) + 2 * len(p) * UNIT else 0.0
-    rounding = accumulated(len(p) + 16)
-    p_above = (_above(p + p_error) + missing) * (1 + rounding)
-    q_above = _above(np.maximum(q - q_error, 0.0)) * (1 - rounding)
+    p_above, q_above = _above(p + p_error) + missing, _above(np.maximum(q - q_error, 0.0))
+    rounding = (2 * accumulated(len(p) + 16) + _PLACES) * p_above
     least = np.maximum(-np.expm1(losses), 0.0)
-    return np.asarray(np.clip(p_above - np.exp(losses) * q_above + _PLACES * p_above, least, 1.0))
+    return np.asarray(np.clip(p_above - np.exp(losses) * q_above + rounding, least, 1.0))
 
 
 def _above(masses: Floats) -> Floats:

@@ -12,7 +12,8 @@ import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.elementary import ndtr
-from dpcalc.pairs.base import Pair, cells_from_tails
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.cells import cells_from_tails
 from dpcalc.pairs.points import PointPair
 
 

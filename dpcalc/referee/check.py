@@ -12,6 +12,7 @@ from flint import arb, ctx
 
 from dpcalc.referee import renyi
 from dpcalc.referee.compose import MOST_ATOMS, Bounds, Composed, down, exactly, number_of_atoms, on_grid, reach, up
+from dpcalc.referee.derived import LAST_DIGITS, parameter
 from dpcalc.referee.entries import Effort, NotCheckedError, Release, releases
 from dpcalc.referee.laws import Law, gaussian, profile
 
@@ -55,11 +56,25 @@ def checked(result: Mapping[str, Any], seconds: float = 60.0, *, points: int = P
         return Finding("not-checked", f"it is {result.get('guarantee')}, and only what is certified can be refereed")
     try:
         found = _judged(_claims(result), result, time.process_time() + seconds, points)
+        found += _derived(result)
     except NotCheckedError as error:
         return Finding("not-checked", str(error))
     order = ("contradicted", "not-checked", "confirmed")
     found = found or [Finding("confirmed", "it claims nothing")]
     return min(found, key=lambda finding: order.index(finding.verdict))
+
+
+def _derived(result: Mapping[str, Any]) -> list[Finding]:
+    """Whether the parameter that the mechanisms state follows from what was asked about."""
+    found = parameter(result)
+    if found is None:
+        return []
+    claimed, derived = found
+    if derived.most <= claimed * (1 + LAST_DIGITS):
+        return [Finding("confirmed", f"μ = {claimed:.9g} follows from what was asked about")]
+    if derived.least is not None and claimed * (1 + LAST_DIGITS) < derived.least:
+        return [Finding("contradicted", f"μ = {claimed:.9g} is stated, and {float(derived.least):.9g} is what follows")]
+    return [Finding("not-checked", f"μ = {claimed:.9g} is less than the {float(derived.most):.9g} that is known here")]
 
 
 def _number(value: Any) -> float:

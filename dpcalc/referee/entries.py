@@ -8,7 +8,7 @@ from typing import Any
 
 from flint import arb, ctx
 
-from dpcalc.referee import laws, renyi, samplers, turned
+from dpcalc.referee import bounded_range, laws, renyi, samplers, turned
 from dpcalc.referee.laws import Law
 
 
@@ -53,11 +53,14 @@ def releases(entry: Mapping[str, Any], adjacency: str, effort: Effort | None = N
     if kind == "histogram" and not entry.get("sampling"):
         cells = count * int(entry["cells"])
         return releases({**entry, "type": "discrete-gaussian", "count": cells}, adjacency)
+    if kind == "exponential" and 1 < count <= bounded_range.MOST_RUNS and _scheme(entry) in ("none", "cyclic"):
+        epsilon = _value(entry, "epsilon")
+        delta = (effort or Effort()).delta
+        return [Release(bounded_range.adaptive(epsilon, count), bounded_range.steered(epsilon, count, delta), 1)]
     if kind not in _BASES:
         raise NotCheckedError(f"nothing is known here of a mechanism of type {kind}")
     base = _BASES[kind](entry)
-    sampling = entry.get("sampling") or {"scheme": "none"}
-    scheme = str(sampling.get("scheme"))
+    sampling, scheme = entry.get("sampling") or {}, _scheme(entry)
     if scheme == "random-allocation":
         return _allocated(base, sampling, adjacency, count, effort or Effort())
     if scheme == "truncated-poisson":
@@ -66,6 +69,10 @@ def releases(entry: Mapping[str, Any], adjacency: str, effort: Effort | None = N
     if sample is None or (base.law is None and scheme not in ("none", "cyclic", "shuffled")):
         raise NotCheckedError(f"{scheme} sampling of {kind} under {adjacency}")
     return [sample(base, arb(float(sampling.get("rate", 1.0))), count)]
+
+
+def _scheme(entry: Mapping[str, Any]) -> str:
+    return str((entry.get("sampling") or {"scheme": "none"}).get("scheme"))
 
 
 def _allocated(base: _Base, sampling: Mapping[str, Any], adjacency: str, count: int, effort: Effort) -> list[Release]:

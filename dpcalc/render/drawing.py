@@ -7,7 +7,7 @@ from collections.abc import Callable
 from xml.sax.saxutils import escape
 
 from dpcalc.charts import Axis, Bars, Chart, Line, is_logarithmic, tick_text
-from dpcalc.report import rounded_up, shortened
+from dpcalc.report import shortened
 
 _WIDTH, _HEIGHT = 640, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 150, 16, 48
@@ -28,10 +28,11 @@ def as_svg(chart: Chart) -> str:
         *(_identity(x, y) if chart.identity else []),
         *_limit(chart, x, y),
     ]
-    for line in sorted(chart.lines, key=lambda line: line.main):
+    for line in sorted(chart.lines, key=lambda line: (chart.hidden(line), line.main)):
+        kind = "over" if chart.hidden(line) else "main" if line.main else "other"
         parts += [
             *_band(line, x, y),
-            _path(line, x.at, y.at, steps=chart.steps),
+            _path(line, x.at, y.at, kind, steps=chart.steps),
             *_marks(line, x, y, rising=chart.identity),
         ]
     return "\n".join([*parts, *_labels(chart, x, y), "</svg>"])
@@ -88,7 +89,7 @@ def _axes(chart: Chart, x: Axis, y: Axis) -> list[str]:
     return parts
 
 
-def _path(line: Line, x: Callable[[float], float], y: Callable[[float], float], *, steps: bool) -> str:
+def _path(line: Line, x: Callable[[float], float], y: Callable[[float], float], kind: str, *, steps: bool) -> str:
     pieces: list[str] = []
     command = "M"
     before: float | None = None
@@ -100,7 +101,7 @@ def _path(line: Line, x: Callable[[float], float], y: Callable[[float], float], 
             pieces.append(f"L{_number(x(at))} {_number(y(before))}")
         pieces.append(f"{command}{_number(x(at))} {_number(y(value))}")
         command, before = "L", value
-    return f'<path class="{"main" if line.main else "other"}" d="{"".join(pieces)}"/>'
+    return f'<path class="{kind}" d="{"".join(pieces)}"/>'
 
 
 def _band(line: Line, x: Axis, y: Axis) -> list[str]:
@@ -150,13 +151,10 @@ def _labels(chart: Chart, x: Axis, y: Axis) -> list[str]:
     right = [(max(line.points()), line) for line in chart.lines if line.points()]
     wanted = sorted(((y.at(point[1]), point, line) for point, line in right), key=lambda item: item[0])
     parts, lowest = [], -math.inf
-    for height, (at, value), line in wanted:
+    for height, (at, _), line in wanted:
         lowest = max(height, lowest + _LABEL_GAP)
-        kind = "main" if line.main else "other"
-        text = line.label if line.marks else f"{line.label} {rounded_up(value)}".strip()
-        parts.append(
-            f'<text class="end {kind}" x="{_number(x.at(at) + 6)}" y="{_number(lowest)}" dy="4">{escape(text)}</text>'
-        )
+        kind, place = "main" if line.main else "other", f'x="{_number(x.at(at) + 6)}" y="{_number(lowest)}"'
+        parts.append(f'<text class="end {kind}" {place} dy="4">{escape(line.end())}</text>')
     return parts
 
 

@@ -12,7 +12,7 @@ from dpcalc.errors import InputError
 from dpcalc.guarantee import Guarantee, Result, Section
 from dpcalc.render.drawing import as_svg, bars_as_svg
 from dpcalc.render.pictures import bars, charts
-from dpcalc.render.screen import cell, cells, labelled, printable
+from dpcalc.render.screen import cell, cells, labelled, printable, without_empty_columns
 from dpcalc.render.words import Fact, answer, conditions, in_plain_words, numbers
 from dpcalc.report import plain
 from dpcalc.version import __version__
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _OUTCOMES = {"within": "within the limit", "over": "over the limit", "unproved": "not shown to be within the limit"}
 _MOST_ROWS = 500
+_LISTS = ("ledger log",)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ def _environment() -> Environment:
 def _part(result: Result, *, draw: bool = True) -> Part:
     outcomes = [result.goal, *(verdict.outcome for verdict in result.verdicts)]
     outcome = next((each for each in ("over", "unproved", "within") if each in outcomes), "none")
-    guarantee = result.guarantee
+    # What a list of entries belongs to is told where its budget is.
+    guarantee = None if result.command in _LISTS else result.guarantee
     return Part(
         command=result.command,
         answer=printable(answer(result)),
@@ -95,9 +97,9 @@ def _part(result: Result, *, draw: bool = True) -> Part:
         verdict=_OUTCOMES.get(outcome, ""),
         sentence="" if guarantee is None else _unbroken(in_plain_words(guarantee)),
         facts=[(label, _unbroken(text)) for label, text in (*numbers(result, verbose=False), *labelled(result))],
-        drawings=_drawings(result) if draw else [],
+        drawings=_drawings(result) if draw and guarantee is not None else [],
         tables=[_table(section) for section in result.sections if any(section.columns)] + _curve(result),
-        conditions=conditions(result, verbose=True),
+        conditions=[] if guarantee is None else conditions(result, verbose=True),
         warnings=() if guarantee is None else guarantee.warnings,
         spec="" if guarantee is None else spec_text(guarantee),
     )
@@ -117,6 +119,7 @@ def _unbroken(text: str) -> str:
 
 
 def _table(section: Section) -> tuple[str, tuple[str, ...], list[list[str]], str]:
+    section = without_empty_columns(section)
     rows = cells(section)[:_MOST_ROWS]
     left = len(section.rows) - len(rows)
     more = f" and {left:,} rows more, which the JSON has" if left > 0 else ""

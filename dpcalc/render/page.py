@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from dpcalc.guarantee import Result, Section
-from dpcalc.render.screen import cells
+from dpcalc.render.screen import cells, without_empty_columns
 from dpcalc.render.words import answer, conditions, numbers
 from dpcalc.version import __version__
 
@@ -28,6 +28,7 @@ def _told(result: Result) -> list[str]:
 
 
 def _table(section: Section) -> str:
+    section = without_empty_columns(section)
     header = section.columns if any(section.columns) else ("Quantity", "Value")
     lines = [_row(header), _row(("---",) * len(header)), *(_row(row) for row in cells(section))]
     title = [f"**{escaped(section.title)}**", ""] if section.title else []

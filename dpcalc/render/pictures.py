@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ _TOLERANCE = 0.02
 _MOST_BARS = 12
 _SHARES = "its share of the whole, and what it would cost alone"
 
+_TANGENTS = 16
 _RATES = tuple(10 ** (-4 + 4 * i / 60) for i in range(61))
 
 
@@ -48,6 +50,9 @@ def _settings(result: Result) -> str:
     guarantee = result.guarantee
     if guarantee is None:
         return ""
+    run = next((row[1] for row in result.labelled if row[0] == "run"), None)
+    if run is not None:
+        return f"{run}; {guarantee.status}"
     listed = [_entry(entry) for entry in guarantee.mechanisms[:2]]
     more = len(guarantee.mechanisms) - len(listed)
     told = [*listed, *([f"{more} more"] if more else []), guarantee.adjacency, guarantee.status]
@@ -132,19 +137,27 @@ def _attack_bound(
 ) -> Callable[[float], float]:
     from dpcalc.conversions import gdp_tradeoff
     from dpcalc.conversions.attack import true_positive_rate
+    from dpcalc.spec.risk import certified_curve
 
     assert guarantee.risk is not None
     known = [(0.0, guarantee.risk.advantage), *((epsilon, delta) for delta, epsilon, _ in points)]
-    told = [(float(at), reached) for at, reached in guarantee.risk.tpr_at_fpr.items()]
     mu = guarantee.mu if guarantee.mu_kind in ("exact", "upper") else None
+    if guarantee.mu_kind != "exact":
+        delta_at = certified_curve(guarantee)
+        known += [(epsilon, delta_at(epsilon)) for epsilon in _slopes(max(epsilon for epsilon, _ in known))]
 
     def bound(rate: float) -> float:
-        # The best attack is a concave, rising curve of the rate: what holds at one rate bounds it at the others.
-        bounds = [reached * max(1.0, rate / at) for at, reached in told]
-        bounds += [true_positive_rate(epsilon, delta, rate) for epsilon, delta in known]
+        # Each point of δ(ε) is two lines above the best attack; the lowest of many is concave, as it is.
+        bounds = [true_positive_rate(epsilon, delta, rate) for epsilon, delta in known]
         return min(bounds if mu is None else [*bounds, float(gdp_tradeoff(mu, rate))])
 
     return bound
+
+
+def _slopes(largest: float) -> list[float]:
+    """ε whose lines touch the best attack at the rates that are drawn, close enough for a curve to look like one."""
+    top = min(largest, -math.log(_RATES[0]))
+    return [top * i / _TANGENTS for i in range(1, _TANGENTS)]
 
 
 def _over_steps(result: Result) -> list[Chart]:
@@ -172,7 +185,7 @@ def _measured(result: Result, subtitle: str) -> list[Chart]:
     x = tuple(float(point["step"]) for point in points)
     line = Line(label="", x=x, y=tuple(point["test"] if mistakes else 100 * point["test"] for point in points))
     title = "Mean squared error on test records" if mistakes else "Test records that are right"
-    label = "error" if mistakes else "%"
+    label = "error, on 1,000 at most" if mistakes else "%, of 1,000 at most"
     return [Chart(title=title, subtitle=subtitle, x_label="step", y_label=label, lines=(line,), timed=True)]
 
 

@@ -10,11 +10,12 @@ from typing import Any
 from dpcalc.charts import Bars, Chart, Line, is_logarithmic, tick_text, ticks
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Result
-from dpcalc.report import rounded_up, shortened
+from dpcalc.report import shortened
 
 FORMATS = (".png", ".svg", ".pdf")
 
 _MAIN, _OTHER, _LIMIT, _INK = "#0550ae", "#8c959f", "#b3141c", "#1b1f24"
+_OVER = "#afb8c1"  # a line that is seen on top of the main one, and beside it
 _DASHES = ("-", "--", ":", "-.")
 
 
@@ -128,8 +129,10 @@ def _scales(axes: Any, chart: Chart) -> None:
 def _line(axes: Any, line: Line, index: int, chart: Chart) -> None:
     heights = [math.nan if y is None or math.isinf(y) else y for y in line.y]
     colour, width = (_MAIN, 2.4) if line.main else (_OTHER, 1.3)
-    dashes = "-" if line.main else _DASHES[index % len(_DASHES)]
-    style = {"color": colour, "linewidth": width, "linestyle": dashes, "zorder": 3 if line.main else 2}
+    hidden = chart.hidden(line)
+    dashes = "-" if line.main else "--" if hidden else _DASHES[index % len(_DASHES)]
+    colour = _OVER if hidden else colour
+    style = {"color": colour, "linewidth": width, "linestyle": dashes, "zorder": 4 if hidden else 3 if line.main else 2}
     axes.plot(line.x, heights, drawstyle="steps-post" if chart.steps else "default", **style)
     if line.lower:
         lower = [math.nan if y is None else y for y in line.lower]
@@ -152,9 +155,8 @@ def _labels(axes: Any, chart: Chart) -> None:
     last = -math.inf
     for (_, y), line in sorted(ends, key=lambda end: end[0][1]):
         last = max(share(y), last + 0.055)
-        text = line.label if line.marks else f"{line.label}  {rounded_up(y)}".strip()
         axes.annotate(
-            text,
+            line.end(),
             (1.01, last),
             xycoords="axes fraction",
             va="center",

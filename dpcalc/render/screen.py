@@ -103,7 +103,7 @@ def _facts(facts: Sequence[Fact], width: int | None) -> list[str]:
 
 def _table(section: Section, width: int | None, *, titled: bool) -> list[str]:
     """Columns two spaces apart, numbers to the right; too narrow, words wrap and the last columns go."""
-    section = _without_empty_columns(section)
+    section = without_empty_columns(section)
     columns = list(map(printable, section.columns))
     texts = cells(section)
     room = None if width is None else width - len(_INDENT)
@@ -126,7 +126,7 @@ def _table(section: Section, width: int | None, *, titled: bool) -> list[str]:
     return [*lines, *(f"{_INDENT}{line}" for line in wrapped(section.note, room) if line)]
 
 
-def _without_empty_columns(section: Section) -> Section:
+def without_empty_columns(section: Section) -> Section:
     """The table without columns in which nobody has said anything."""
     kept = [i for i in range(len(section.columns)) if any(row[i] != "" for row in section.rows)]
     if not section.rows or len(kept) == len(section.columns):
@@ -161,8 +161,8 @@ def _is_numeric(value: object) -> bool:
     """Whether a cell is a number or a text that is made of one: 1,954, 91 %, 2.3e-5, ∞."""
     if isinstance(value, (int, float)):
         return not isinstance(value, Bar)
-    text = str(value).removesuffix("%").strip()
-    return bool(text) and all(character in "0123456789.,eE+-∞<" for character in text) and any(map(_is_amount, text))
+    text = str(value).removesuffix("%").removeprefix("<").strip()
+    return bool(text) and all(character in "0123456789.,eE+-∞" for character in text) and any(map(_is_amount, text))
 
 
 def _is_amount(character: str) -> bool:

@@ -7,7 +7,21 @@ from dpcalc.guarantee import Result
 from dpcalc.report import written
 
 _LINES = 6
-_TOLD = ("algorithm", "n", "batch_size", "sigma", "noise_multiplier", "clip", "lr", "delta")
+_TOLD = {
+    "algorithm": "",
+    "n": "n ",
+    "batch_size": "batch ",
+    "sigma": "σ ",
+    "noise_multiplier": "noise/clip ",
+    "noise_over_sensitivity": "bσ/L ",
+    "clip": "clip ",
+    "sensitivity": "L ",
+    "lr": "rate ",
+    "strong_convexity": "m ",
+    "smoothness": "M ",
+    "diameter": "D ",
+    "delta": "δ ",
+}
 _BOUNDS = {"composition": "every iterate", "rdp": "last, Rényi", "optimal-shifts": "last, best shifts"}
 
 
@@ -42,8 +56,12 @@ def sweep(result: Result) -> list[Chart]:
 def _request(result: Result, *swept: str) -> str:
     request = result.details.get("request", {})
     left_out = {name.replace("-", "_") for name in swept}
-    told = [key for key in _TOLD if request.get(key) is not None and key not in left_out]
-    return ", ".join(f"{key.replace('_', ' ')} {request[key]}" for key in told)
+    known = {key: request[key] for key in _TOLD if request.get(key) is not None and key not in left_out}
+    return ", ".join(f"{_TOLD[key]}{_value(value)}" for key, value in known.items())
+
+
+def _value(value: object) -> str:
+    return written(value) if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _against(result: Result, name: str, other: str) -> Chart:

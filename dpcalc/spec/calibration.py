@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dpcalc.accounting.calibrate import calibrate
-from dpcalc.accounting.compose import estimated_epsilon
+from dpcalc.accounting.compose import estimated_epsilon, upper_epsilon
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency, Guarantee
 from dpcalc.report import SYMBOLS, rounded_up, written
@@ -34,6 +34,7 @@ _START: Mapping[str, tuple[float, float]] = {
 }
 _LEAST, _MOST = 1e-12, 1e12
 _WIDER = 16.0
+_DOUBTFUL = 10.0  # an estimate of ε over its target that leaves open on which side the bound is
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,11 @@ def _for_epsilon(
     assert delta is not None
     relative = partial(_estimated, build, delta, target.limit)
     low, high = _bracket(unknown, relative)
+
+    def fits(value: float) -> bool:
+        return relative(value) < _DOUBTFUL and upper_epsilon(build(value), delta, question.tolerance) <= target.limit
+
+    low, high = _widened(unknown, low, high, fits)
     found = calibrate(
         build,
         epsilon=target.limit,
@@ -132,7 +138,7 @@ def _bracket(unknown: Unknown, relative: Callable[[float], float]) -> tuple[floa
     Extreme values are slow to account for and are tried only where they are needed.
     """
     unit = unknown.sensitivity if unknown.key in ("sigma", "scale") else 1.0
-    least, most = max(_LEAST, unknown.allowed.low), min(_MOST, unknown.allowed.high)
+    least, most = _ends(unknown)
     low, high = (min(max(unit * end, least), most) for end in _START[unknown.key])
     falls = unknown.field.more_means == "less loss"
     # Well beyond the target on either side: the certified bound is a little above the estimate.
@@ -141,6 +147,23 @@ def _bracket(unknown: Unknown, relative: Callable[[float], float]) -> tuple[floa
     while low > least and (relative(low) < 1.1 if falls else relative(low) > 0.9):
         low = max(low / _WIDER, least)
     return (math.floor(low), math.ceil(high)) if unknown.field.whole else (low, high)
+
+
+def _widened(unknown: Unknown, low: float, high: float, fits: Callable[[float], bool]) -> tuple[float, float]:
+    """The range with its less private end moved on while that is within the target: an estimate may be too large."""
+    least, most = _ends(unknown)
+    if unknown.field.more_means == "less loss":
+        while low > least and fits(low):
+            low = max(low / _WIDER, least)
+        return (math.floor(low) if unknown.field.whole else low), high
+    while high < most and fits(high):
+        high = min(high * _WIDER, most)
+    return low, (math.ceil(high) if unknown.field.whole else high)
+
+
+def _ends(unknown: Unknown) -> tuple[float, float]:
+    """The smallest and the largest value that is ever tried."""
+    return max(_LEAST, unknown.allowed.low), min(_MOST, unknown.allowed.high)
 
 
 def _expect_room(unknown: Unknown, question: Question, targets: Sequence[Target]) -> None:

@@ -6,10 +6,13 @@ from dpcalc.errors import InputError
 from dpcalc.spec.node import Node
 from dpcalc.spec.text import parse_yaml
 
+_SHOWN = 48  # letters of an entry that an error begins with: a word that fits the narrowest terminal
+
 
 def parse_inline(text: str) -> Node:
     """The entry: a type, then key=value pairs; a dotted key (sampling.rate) or a value in [] or {} goes deeper."""
-    source = f"-m {text}" if len(text) <= 60 else f"-m {text[:57].rpartition(',')[0] or text[:57]},..."
+    short = text[: _SHOWN - 4]
+    source = f"-m {text}" if len(text) <= _SHOWN else f"-m {short.rpartition(',')[0] or short},..."
     kind, *pairs = _split(text, source)
     if not kind or "=" in kind:
         raise InputError(f"expected a type first, as in gaussian,noise_multiplier=1.1, got {kind!r}", where=source)

@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from dpcalc.errors import CertificationError, InputError
-from dpcalc.guarantee import STATUSES, Adjacency, Budget, Guarantee, Status, weakest_status
+from dpcalc.evidence import STATUSES, Status, weakest_status
+from dpcalc.guarantee import Adjacency, Budget, Guarantee
 from dpcalc.numbers import NON_NEGATIVE, PROBABILITY_OR_ZERO, RENYI_ORDER, Range
 from dpcalc.report import SCHEMA, plain, rounded_up, written
 from dpcalc.spec.fields import Field, read_number
@@ -32,6 +33,7 @@ _DETAILS: Mapping[str, str] = {
     "sgd-bound": "request",
     "exp-mech": "request",
     "train": "request",
+    "queries": "request",
     "report": "mechanisms",
     "ledger init": "budget",
     "ledger spend": "budget",
@@ -44,6 +46,7 @@ _FROM_DETAILS: Mapping[str, str] = {
     "exp-mech": "dpcalc.last_iterate.recompute:sampling_guarantee_of",
     "filter": "dpcalc.filters.recompute:guarantee_of",
     "train": "dpcalc.training.recompute:guarantee_of",
+    "queries": "dpcalc.training.query_report:guarantee_of",
 }
 
 # Commands that compose by the same accountants as a recomputation.
@@ -64,7 +67,7 @@ def read_result(root: Node) -> Document:
     claim = _Claim.read(root)
     asked = claim.question()
     document = Document(
-        entries=read_entries_of(root),
+        entries=read_entries_of(root, called=None if claim.command == "convert" else claim.command),
         adjacency=read_adjacency(claim.values["adjacency"]),
         budget=_budget(claim),
         status=claim.status,
@@ -110,8 +113,8 @@ class _Claim:
         return details
 
     def number(self, key: str, allowed: Range = NON_NEGATIVE) -> float | None:
-        """The number of a field; None where it is null or absent, infinity where it says so."""
-        return _number(self.values.get(key), allowed)
+        """The number of one of its fields."""
+        return stated_number(self.values.get(key), allowed)
 
     def lines(self, key: str) -> tuple[str, ...]:
         """A list of sentences."""
@@ -124,10 +127,10 @@ class _Claim:
         if asked is not None and isinstance(asked.content, dict):
             asked.only_keys(("delta", "epsilon"), "a question")
             for key, node in asked.content.items():
-                value = _number(node, PROBABILITY_OR_ZERO if key == "delta" else NON_NEGATIVE)
+                value = stated_number(node, PROBABILITY_OR_ZERO if key == "delta" else NON_NEGATIVE)
                 if value is not None and self.number(key) != value:
                     self._field(key).fail(f"expected {written(value)}, which the question asks at")
-            found = {key: _number(node, NON_NEGATIVE) for key, node in asked.content.items()}
+            found = {key: stated_number(node, NON_NEGATIVE) for key, node in asked.content.items()}
             return {key: value for key, value in found.items() if value is not None}
         delta = self.number("delta", PROBABILITY_OR_ZERO)
         return {} if not delta else {"delta": delta}
@@ -140,7 +143,8 @@ class _Claim:
         self._field(key).fail(message)
 
 
-def _number(node: Node | None, allowed: Range) -> float | None:
+def stated_number(node: Node | None, allowed: Range) -> float | None:
+    """The number of a field; None where it is null or absent, infinity where it says so."""
     if node is None or (node.plain and node.content in MISSING_WORDS):
         return None
     if node.content == "inf":
@@ -153,7 +157,7 @@ def _budget(claim: _Claim) -> Budget:
     if node is None or not isinstance(node.content, dict):
         return Budget()
     node.only_keys(("within", *_LIMITS), "a budget")
-    return Budget(**{key: _number(value, NON_NEGATIVE) for key, value in node.content.items() if key in _LIMITS})
+    return Budget(**{key: stated_number(value, NON_NEGATIVE) for key, value in node.content.items() if key in _LIMITS})
 
 
 def _recomputed(claim: _Claim, document: Document) -> Guarantee:
@@ -186,7 +190,7 @@ def _composed(claim: _Claim, document: Document, entries: list[Entry], accountan
 
 def _tolerance(claim: _Claim) -> float:
     node = claim.details().get("tolerance") if claim.command in _COMPOSED else None
-    found = None if node is None else _number(node, Range(low=1e-6, high=1))
+    found = None if node is None else stated_number(node, Range(low=1e-6, high=1))
     return _DEFAULT_TOLERANCE if found is None else found
 
 
@@ -243,7 +247,7 @@ def _expect_details(claim: _Claim, entries: list[Entry]) -> None:
         claim.refuse("mechanisms", f"lists {len(entries)} entries, and details.mechanisms {len(costs)}")
     for index, (cost, entry) in enumerate(zip(costs, entries, strict=True)):
         stated = cost.mapping("a mechanism").get("count")
-        count = None if stated is None else _number(stated, NON_NEGATIVE)
+        count = None if stated is None else stated_number(stated, NON_NEGATIVE)
         if count is not None and count != entry.count:
             claim.refuse(
                 "mechanisms", f"entry {index} runs {entry.count} times, in details.mechanisms {written(count)}"
@@ -284,8 +288,8 @@ def _compare_rdp(claim: _Claim, recomputed: Guarantee) -> None:
     points = claim.values["rdp"].items("a list") if "rdp" in claim.values else []
     for point in points:
         values = point.mapping("a point of RDP")
-        order = _number(values.get("order"), RENYI_ORDER)
-        stated = _number(values.get("epsilon"), NON_NEGATIVE)
+        order = stated_number(values.get("order"), RENYI_ORDER)
+        stated = stated_number(values.get("epsilon"), NON_NEGATIVE)
         if order in known and stated is not None and stated < known[order] * (1 - _SAME):
             point.fail(f"says {written(stated)}, less than the {rounded_up(known[order])} that its mechanisms give")
 

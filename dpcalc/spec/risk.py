@@ -50,7 +50,7 @@ def _composed_risk(guarantee: Guarantee, prior: float) -> Risk | None:
     epsilon, delta = guarantee.epsilon, guarantee.delta
     known = {epsilon: delta} if epsilon is not None and delta is not None and math.isfinite(epsilon) else {}
     try:
-        return risk_from_curve(_curve(guarantee), near_mu=_similar_mu(guarantee), known=known, prior=prior)
+        return risk_from_curve(certified_curve(guarantee), near_mu=_similar_mu(guarantee), known=known, prior=prior)
     except DpcalcError:  # no accountant answers at these ε: the risk is not known
         return None
 
@@ -65,7 +65,7 @@ def listed_entries(guarantee: Guarantee) -> list[Entry]:
     return [read_entry(item, guarantee.adjacency) for item in node.items("a list")]
 
 
-def _curve(guarantee: Guarantee) -> Callable[[float], float]:
+def certified_curve(guarantee: Guarantee) -> Callable[[float], float]:
     """Certified δ at ε of the listed mechanisms."""
     from dpcalc.spec.composition import Question, compose_entries
 

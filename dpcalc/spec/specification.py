@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from dpcalc.errors import DpcalcError, IncompatibleError, InputError
-from dpcalc.guarantee import ADJACENCIES, Adjacency, Budget, Quantity, Status
+from dpcalc.evidence import Status
+from dpcalc.guarantee import ADJACENCIES, Adjacency, Budget, Quantity
 from dpcalc.numbers import NON_NEGATIVE, PROBABILITY_OR_ZERO
 from dpcalc.report import written
 from dpcalc.spec.entries import Entry, read_entry
@@ -77,15 +78,21 @@ def read_spec(root: Node) -> Document:
     )
 
 
-def read_entries_of(root: Node) -> tuple[Node, ...]:
-    """The nodes of a spec's or a result's `mechanisms`."""
+def read_entries_of(root: Node, *, called: str | None = None) -> tuple[Node, ...]:
+    """The nodes of a spec's or a result's `mechanisms`; `called` is the name of those that have none."""
     values = root.mapping("a spec")
     if "mechanisms" not in values:
         root.fail("mechanisms is missing: a list of entries such as {type: gaussian, noise_multiplier: 1.1}")
     entries = values["mechanisms"].items("a list of entries")
     if not entries:
         values["mechanisms"].fail("the list is empty; there is nothing to account for")
-    return tuple(entries)
+    return tuple(entry if called is None else _named(entry, called) for entry in entries)
+
+
+def _named(entry: Node, name: str) -> Node:
+    if not isinstance(entry.content, dict) or "name" in entry.content:
+        return entry
+    return replace(entry, content={"name": Node(name, entry.source, f"{entry.path}.name"), **entry.content})
 
 
 def read_adjacency(node: Node) -> Adjacency:

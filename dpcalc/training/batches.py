@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc.asked import Algorithm
+from dpcalc.numbers import SMALLEST
 from dpcalc.training.noise import Noise
 
 Records: TypeAlias = slice | NDArray[np.int64]
@@ -81,7 +82,7 @@ class Batches:
             spread += (1 - share) * (math.log1p(-share) - math.log1p(-rate))
         # The sum cancels to about (share − rate)², and is rounded by less than 1e-14 of one and the logarithm.
         exponent = others * (spread - 1e-14 * (1 + abs(math.log(share / rate))))
-        return min(1.0, math.exp(-exponent) * (1 + 1e-12) + 5e-324)
+        return min(1.0, math.exp(-exponent) + SMALLEST)
 
     def slots_within(self, allowed: float) -> int:
         """The fewest slots for which a step overflows with probability at most `allowed`."""
@@ -135,16 +136,19 @@ def _numbers_below(limit: int, count: int, noise: Noise) -> NDArray[np.int64]:
 
 
 def _subset(size: int, count: int, noise: Noise) -> NDArray[np.int64]:
-    """A set of `size` of `count` records, each as likely as any other, in order: those with the smallest keys.
+    """A set of `size` of `count` records, each as likely as any other, in an order that is as likely as any other.
 
-    Keys are exchangeable, also given that none in the set equals one outside; otherwise they are drawn again.
+    Those with the smallest keys, by their keys, which are exchangeable, also given that none in the set equals another
+    one; otherwise they are drawn again.
     """
     while True:
         keys = noise.uniforms(count)
         order = np.argpartition(keys, size - 1)
         inside, outside = order[:size], order[size:]
-        if not outside.size or keys[inside].max() < keys[outside].min():
-            return np.sort(inside)
+        inside = inside[np.argsort(keys[inside])]
+        ordered = keys[inside]
+        if np.all(np.diff(ordered) > 0) and (not outside.size or ordered[-1] < keys[outside].min()):
+            return inside
 
 
 def _permutation(count: int, noise: Noise) -> NDArray[np.int64]:

@@ -13,6 +13,7 @@ together, and κ + beyond·C, at most C, is what a record is charged.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -72,6 +73,19 @@ def scale_to(norms: Floats, limit: Floats | float) -> Floats:
     target = limit * _SLACK
     scales: Floats = target / np.maximum(norms, np.maximum(target, np.finfo(np.float64).tiny))
     return scales
+
+
+def layer_clips(clip: float, shares: Sequence[float], layers: int) -> Floats:
+    """The clips of the layers, in proportion to the shares (all alike if there are none): their squares add to C²."""
+    if shares and len(shares) != layers:
+        raise InputError(f"expected one for each of the {layers} layers, got {len(shares)}", where="layer_shares")
+    parts = np.array(shares or [1.0] * layers)
+    parts /= parts.max()
+    clips: Floats = clip * (1 - 2.0**-50) * (parts / np.sqrt(parts @ parts))
+    if clips.min() < CLIPS.low:
+        words = f"leave a layer a clip of {clips.min():.3g}; expected {CLIPS.low:g} or more"
+        raise InputError(words, where="layer_shares")
+    return clips
 
 
 def moved(norms: Floats, *, clip: float, beyond: float) -> Floats:

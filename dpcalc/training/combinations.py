@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dpcalc.errors import InputError
-from dpcalc.training.names import is_module
+from dpcalc.last_iterate.losses import loss_of
+from dpcalc.training.names import FIXED, is_module
 from dpcalc.training.options import Options
 
 
@@ -19,6 +20,7 @@ def check_combinations(options: Options) -> None:
         raise InputError("the iterate is chosen on public records (--validate-every) or on private ones, not both.")
     if options.keep_best and options.model == "autoencoder":
         raise InputError("the best iterate is found by accuracy, which an autoencoder does not have.")
+    _check_losses(options)
     if options.filter == "none":
         if options.stop_below is not None:
             raise InputError("without a filter no record runs out of budget: --stop-below needs --filter.")
@@ -35,7 +37,7 @@ def check_combinations(options: Options) -> None:
             "the individual GDP filter covers Gaussian steps, and a subsampled step is not one; "
             "use --filter rdp, or: dpcalc train --filter gdp --algorithm gd"
         )
-    if options.filter_mode == "clip" and (options.clipping != "fixed" or options.algorithm == "sgd"):
+    if options.filter_mode == "clip" and (options.clipping not in FIXED or options.algorithm == "sgd"):
         raise InputError("--filter-mode clip needs --clipping fixed and --algorithm gd or cgd; use drop.")
 
 
@@ -46,3 +48,14 @@ def _check_allocation(options: Options) -> None:
         raise InputError("--sampling random-allocation needs --adjacency add-remove; replace-one has uniform batches.")
     if options.filter != "none":
         raise InputError("what a filter must charge for random allocation is not known; use --sampling poisson.")
+
+
+def _check_losses(options: Options) -> None:
+    if options.model == "logistic":
+        loss_of("logistic", options.loss)
+    if options.loss != "cross-entropy" and (options.model == "autoencoder" or is_module(options.model)):
+        raise InputError(f"--model {options.model} has a loss of its own, not {options.loss}.", where="loss")
+    if options.clipping == "per-layer" and is_module(options.model):
+        raise InputError("the layers of a module of your own are not known; use --clipping fixed.", where="clipping")
+    if options.layer_shares and options.clipping != "per-layer":
+        raise InputError("goes with --clipping per-layer", where="layer_shares")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,6 +10,8 @@ if TYPE_CHECKING:
 
 # How often test records are looked at on the way, and how many of them: for a picture, at little cost.
 _MEASURED, _TRIED = 20, 1000
+# After which shares of a filter's extra steps the last one is compared with where plain training would have stopped.
+_COMPARED = (0.5, 0.75, 1.0)
 
 
 def consider(trainer: Trainer) -> None:
@@ -41,7 +44,7 @@ def validate(trainer: Trainer) -> None:
     every = trainer.settings.validate_every
     if every is None or not (trainer.step % every == 0 or trainer.finished):
         return
-    found = trainer.quality()[1]
+    found = trainer.test_quality
     assert found is not None
     if trainer.looking.validate(trainer.step, -found if trainer.model.reconstructs else found):
         trainer.best_parameters = trainer.parameters
@@ -57,20 +60,20 @@ def compare(trainer: Trainer) -> None:
     """Look back at where plain training would have stopped, and go there if a filter's extra steps do not help.
 
     Until that step nobody can have run out, so plain training at the same noise is what has been run. The choice is
-    made on released parameters and public test records, so it costs nothing; it is made four times at most, and only
-    where the number of extra steps was left open.
+    made on released parameters and public test records, so it costs nothing. It is made after half, three quarters and
+    all of the extra steps, since a few of them say little, and only where their number was left open.
     """
     plan, settings = trainer.plan, trainer.settings
     extra = trainer.total_steps - plan.planned_steps
     if settings.filter == "none" or not len(trainer.data.x_test):
         return
     if trainer.step == plan.planned_steps:
-        trainer.plain, trainer.plain_parameters = trainer.quality()[1], trainer.parameters.copy()
+        trainer.plain, trainer.plain_parameters = trainer.test_quality, trainer.parameters.copy()
     past = trainer.step - plan.planned_steps
     asks_others = plan.looked or settings.extra_steps is not None or settings.validate_every
-    if asks_others or past <= 0 or (past % -(-extra // 4) and past != extra):
+    if asks_others or past <= 0 or past not in {math.ceil(share * extra) for share in _COMPARED}:
         return
-    found = trainer.quality()[1]
+    found = trainer.test_quality
     assert found is not None
     assert trainer.plain is not None
     if (found > trainer.plain) if trainer.model.reconstructs else (found < trainer.plain):
@@ -80,7 +83,7 @@ def compare(trainer: Trainer) -> None:
 def measure(trainer: Trainer) -> None:
     """Try the released parameters on some test records now and then, where these are public."""
     often = trainer.step % -(-trainer.total_steps // _MEASURED) == 0 or trainer.finished
-    if not often or trainer.plan.looked or not len(trainer.data.x_test):
+    if not often or trainer.plan.looked or not len(trainer.data.x_test) or trainer.settings.release == "last":
         return
     x, y = trainer.data.x_test[:_TRIED], trainer.data.y_test[:_TRIED]
     trainer.history.measured.append((trainer.step, float(trainer.model.quality(trainer.parameters, x, y))))

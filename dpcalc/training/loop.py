@@ -17,13 +17,15 @@ from dpcalc.filters.filters import IndividualFilter
 from dpcalc.filters.totals import Totals
 from dpcalc.training import checkpoint, clipping, models, optimizers
 from dpcalc.training.batches import Records, seated
-from dpcalc.training.clipping import Online, norms_within, scale_to
+from dpcalc.training.clipping import Online, layer_clips, norms_within, scale_to
 from dpcalc.training.data import Dataset
 from dpcalc.training.history import DivergedError, History
 from dpcalc.training.looks import Looking
 from dpcalc.training.noise import Noise, SeededNoise, SystemNoise
+from dpcalc.training.optimizers import projected
 from dpcalc.training.plan import Plan
 from dpcalc.training.record import Log
+from dpcalc.training.step_rounding import exact_move
 from dpcalc.training.sums import Bools, Seats, SlotSums
 from dpcalc.training.tiles import as_aligned, squared_norms
 
@@ -49,6 +51,7 @@ class Trainer:
             backend=settings.backend,
             activation=settings.activation,
             multilabel=data.multilabel,
+            loss=settings.loss,
         )
         self.noise: Noise = SystemNoise() if settings.seed is None else SeededNoise(settings.seed, stream=stream)
         self.sums = SlotSums(self.model, plan.slots, sparse=plan.looks_at_everyone)
@@ -62,11 +65,15 @@ class Trainer:
             parameters=self.model.size,
             online=Online(settings.clip_rate, settings.lr_rate, settings.direction_noise),
         )
+        self._layer_clips: Floats | None = None
+        if settings.clipping == "per-layer":
+            self._layer_clips = layer_clips(settings.clip, settings.layer_shares, self.model.blocks)
+        self._exact = exact_move(plan, self.model.size)
         self._optimizer = optimizers.build(settings.optimizer, momentum=settings.momentum)
         self.filter: IndividualFilter | None = None
         if plan.rule is not None:
             self.filter = IndividualFilter(plan.rule, individuals=len(data), mode=settings.filter_mode)
-        self.parameters = self.model.initial(self.noise.uniforms)
+        self.parameters = projected(self.model.initial(self.noise.uniforms), settings.diameter)
         self.sums.test_locality(self.parameters)
         self.step = 0
         self.allocation = np.zeros(len(data) if self.batches.allocated else 0, dtype=np.int64)
@@ -88,12 +95,13 @@ class Trainer:
 
         found = self.sums.run(
             self.parameters, self.x, self.data.y_train, look.seats, weigh,
-            queries=self.clipping.queries, known=self._known,
+            queries=self.clipping.queries, known=self._known, clips=self._layer_clips,
         )  # fmt: skip
         self.history.clips.append(self.clipping.clip)
         # The rate of this step is the one from before its gradient is seen (Galli et al., Algorithm 1).
         rate = self.settings.rate * self.clipping.rate_factor
         size = self.batches.batch_size
+        size = 1 if self._exact else size  # an exact move takes the sum itself
         gradient = self.clipping.release(found.sums, tally.within, batch_size=size, noise=self.noise)
         self.history.active.append(tally.active)
         self.history.losses.append(float(found.losses.sum()) / max(1, tally.present))
@@ -121,10 +129,14 @@ class Trainer:
     def _move(self, gradient: Floats, rate: float) -> None:
         level = self.clipping.noise_multiplier * self.history.clips[-1] / self.batches.batch_size
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite has diverged
-            if self.settings.regularization:
-                gradient = gradient + self.settings.regularization * self.parameters
-            moved = self._optimizer.update(gradient, rate=rate, noise_level=level)
-            np.subtract(self.parameters, moved, out=moved)
+            if self._exact:
+                moved = self._exact(self.parameters, gradient)
+            else:
+                if self.settings.regularization:
+                    gradient = gradient + self.settings.regularization * self.parameters
+                moved = self._optimizer.update(gradient, rate=rate, noise_level=level)
+                np.subtract(self.parameters, moved, out=moved)
+            moved = projected(moved, self.settings.diameter)
         self.step += 1
         largest = float(max(moved.max(), -moved.min()))
         if not largest <= _DIVERGED:
@@ -231,11 +243,15 @@ class Trainer:
         return self.step >= self.total_steps or self.kept_step is not None or self.looking.stopped is not None
 
     def quality(self) -> tuple[float, float | None]:
-        """Accuracy (or mean squared error) on the training records and, where there are any, the test records."""
-        data = self.data
-        train = self.model.quality(self.parameters, data.x_train, data.y_train)
-        test = self.model.quality(self.parameters, data.x_test, data.y_test) if len(data.x_test) else None
-        return train, test
+        """How good the parameters are (see Network) on the training records and, where there are any, the test ones."""
+        train = self.model.quality(self.parameters, self.data.x_train, self.data.y_train)
+        return train, self.test_quality
+
+    @property
+    def test_quality(self) -> float | None:
+        """How good they are on the test records, which are public."""
+        x, y = self.data.x_test, self.data.y_test
+        return self.model.quality(self.parameters, x, y) if len(x) else None
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from typing import Any, get_args
 import numpy as np
 
 from dpcalc.errors import InputError
+from dpcalc.last_iterate.losses import LossName
 from dpcalc.training.backends.layers import LEAK, Convolution, Dense, Layer, MaxPool, Rectifier, Sigmoid
 from dpcalc.training.backends.network import Network
 from dpcalc.training.backends.numpy_network import NumpyNetwork
-from dpcalc.training.names import ActivationName, BackendName, ModelName, is_module
+from dpcalc.training.names import LINEAR, ActivationName, BackendName, ModelName, is_module
 
 MODULE = (
     "the module {source} computes a record's loss from that record and the parameters alone, and keeps nothing from "
@@ -32,6 +33,7 @@ def build(
     backend: BackendName = "numpy",
     activation: ActivationName = "relu",
     multilabel: bool = False,
+    loss: LossName = "cross-entropy",
 ) -> Network:
     """The model called `name` for records of `features` numbers; images are square with one channel.
 
@@ -47,6 +49,9 @@ def build(
         return ModuleNetwork(name, features=features, classes=classes, multilabel=multilabel)
     network = _network(name, features=features, classes=classes, hidden=hidden, activation=activation)
     network.multilabel = multilabel and not network.reconstructs
+    if network.multilabel and loss != "cross-entropy":
+        raise InputError("records with several labels have the logistic loss of each label.", where="loss")
+    network.loss = loss
     # Dense layers are NumPy's in both backends (see torch_network), so a network of nothing else needs no PyTorch.
     if backend == "numpy" or not any(isinstance(layer, Convolution) for layer in network.layers):
         return network
@@ -60,7 +65,7 @@ def _network(
 ) -> NumpyNetwork:
     if name not in MODELS:
         raise InputError(f"Expected model in {', '.join(MODELS)}, got {name!r}.")
-    if name == "logistic":
+    if name in LINEAR:
         return NumpyNetwork([Dense(features, classes, borrowed=True)], (features,))
     if name == "mlp":
         return _mlp(features, classes, hidden, leak=LEAK if activation == "leaky-relu" else 0.0)

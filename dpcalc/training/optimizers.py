@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import math
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats
 from dpcalc.training.names import OptimizerName
@@ -85,6 +87,16 @@ class AdamWosm:
 
     def restore(self, state: dict[str, Floats]) -> None:
         self._moment, self._weight = state["moment"], float(state["weight"])
+
+
+def projected(parameters: NDArray[Any], diameter: float | None) -> NDArray[Any]:
+    """The nearest point of the ball of this diameter around 0; a hair inside, so that rounding leaves it there."""
+    if diameter is None:
+        return parameters
+    length = math.sqrt(float(np.sum(np.square(parameters, dtype=np.float64))))
+    radius = diameter / 2 * (1 - 2.0**-20)
+    inside: NDArray[Any] = parameters if length <= radius else parameters * parameters.dtype.type(radius / length)
+    return inside
 
 
 def build(name: OptimizerName, *, momentum: float = 0.0) -> Optimizer:

@@ -8,6 +8,7 @@ from typing import Annotated, get_args
 from dpcalc.asked import Algorithm, number, option, parsed, whole
 from dpcalc.guarantee import Adjacency
 from dpcalc.numbers import NON_NEGATIVE, PROBABILITY, Range, parse_whole
+from dpcalc.training.geometry import Geometry
 from dpcalc.training.names import (
     CLIPS,
     ActivationName,
@@ -42,7 +43,7 @@ def _widths(text: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Geometry):
     """What one chooses for a run. `noise_multiplier` is relative to the clip and applies to the sum of a batch.
 
     `steps` (or `epochs`) is where plain private training stops; that fixes the budget: 10 epochs, or 100 steps of the
@@ -58,7 +59,7 @@ class Options:
         str,
         parsed(
             "--model",
-            help="logistic, mlp, cnn, cnn-small, autoencoder, or FILE.py:FUNCTION.",
+            help="logistic, linear, mlp, cnn, cnn-small, autoencoder, or FILE.py:FUNCTION.",
             metavar="NAME",
             parse=_model,
             panel=DATA,
@@ -107,7 +108,8 @@ class Options:
     ] = None
     stop_by: Annotated[StopName, option("--stop-by", help="How they are counted.", panel=_LOOKS)] = "continual"
     clipping: Annotated[
-        ClippingName, option("--clipping", help="Fixed clip, a quantile's, or learned online.", panel=_METHOD)
+        ClippingName,
+        option("--clipping", help="One clip, one a layer, a quantile's, or learned online.", panel=_METHOD),
     ] = "fixed"
     quantile: Annotated[
         float, number("--quantile", help="Which one to follow.", allowed=PROBABILITY, panel=_METHOD)

@@ -25,6 +25,7 @@ from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
 from dpcalc.training.batches import Batches
 from dpcalc.training.looks import Looks, looks_of
+from dpcalc.training.names import FIXED
 from dpcalc.training.settings import Settings
 
 Parts = list[tuple[Mechanism, int]]
@@ -45,6 +46,8 @@ class Plan:
     delta: float
     runs: int = 1
     tracked: bool = False
+    features: int | None = None
+    """Numbers of a record, where it is known: what rounding does to a step depends on it."""
 
     def __post_init__(self) -> None:
         looks_of(self.settings, self.records)
@@ -135,7 +138,7 @@ class Plan:
     def units(self) -> tuple[float, float]:
         """The clip and the noise in the units of logs and filters: norms, or shares of a step where the clip moves."""
         settings = self.settings
-        if settings.clipping == "fixed":
+        if settings.clipping in FIXED:
             return settings.clip, settings.noise_multiplier * settings.clip
         return 1.0, settings.noise_multiplier
 

@@ -18,6 +18,7 @@ def stored(plans: Sequence[Plan], classes: int) -> dict[str, Any]:
     return {
         "records": first.records,
         "classes": classes,
+        "features": first.features,
         "delta": first.delta,
         "grid_runs": first.runs,
         "logged": first.tracked,
@@ -25,12 +26,25 @@ def stored(plans: Sequence[Plan], classes: int) -> dict[str, Any]:
     }
 
 
+def _settings(stored: Mapping[str, Any]) -> Settings:
+    """Settings from the plain values of `Settings.as_dict`."""
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()
+    }
+    return Settings(**values)
+
+
 def guarantee_of(details: Mapping[str, Any]) -> Guarantee:
     """The guarantee of the runs that `details.request` describes, all of them together."""
     request = dict(details["request"])
     common = {"records": request["records"], "delta": request["delta"], "runs": request["grid_runs"]}
+    common["features"] = request["features"]
     plans = [
-        Plan(settings=Settings(**{**each, "hidden": tuple(each["hidden"])}), tracked=request["logged"], **common)
+        Plan(
+            settings=_settings(each),
+            tracked=request["logged"],
+            **common,
+        )
         for each in request["settings"]
     ]
     runs = common["runs"]

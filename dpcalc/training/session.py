@@ -57,7 +57,12 @@ def train_and_report(
 def _train(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progress, charge: Charge | None) -> Result:
     data = datasets.load(wanted.data, test=wanted.test_data, limit=wanted.read_limit)
     plan = Plan(
-        settings=settings, records=len(data), delta=wanted.delta, runs=wanted.runs, tracked=traces.log is not None
+        settings=settings,
+        records=len(data),
+        delta=wanted.delta,
+        runs=wanted.runs,
+        tracked=traces.log is not None,
+        features=data.features,
     )
     if wanted.grid is not None:
         return _search(plan, wanted, traces, data, progress=progress, charge=charge)
@@ -85,7 +90,7 @@ def _train(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progr
         guarantee=guarantee,
         details=details,
         preface=_preface(quality[1], trainer.model.measure),
-        qualifier=" for everyone",
+        qualifier=" if only the last iterate is released" if accounted.hides else " for everyone",
         sections=training_sections(trainer, quality, data, accounted.bounds, wanted.runs),
         private=True,
     )

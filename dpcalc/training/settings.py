@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Hyperparameters that a grid search may vary.
 SEARCHABLE = (
     "lr", "clip", "clipping", "quantile", "optimizer", "momentum", "epochs", "steps", "batch_size", "regularization",
-    "model", "hidden",
+    "model", "hidden", "loss",
 )  # fmt: skip
 
 _ADAM_RATE = 1e-3
@@ -110,4 +110,4 @@ class Settings(Options):
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for a checkpoint and for details."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**values, "hidden": list(self.hidden)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -4,7 +4,8 @@ Records sit in slots that are fixed beforehand, in tiles of `tile` rows; every p
 that what a slot yields (a layer's inputs a and signals s, or a convolution's own gradient) depends on its record, its
 place and the parameters only: *locality*. Norms are taken in double precision, a tile's sum is one product in single
 precision, and tiles are added in double precision. If a record of clipped norm κ ≤ K leaves its slot empty, the
-computed sum moves by at most κ + margin·K; the clip pays: K = C/(1 + margin).
+computed sum moves by at most κ + margin·K; the clip pays: K = C/(1 + margin). Where each layer has a clip C_l of its
+own, ΣC_l² = C², a gradient is brought to C_l/(1 + margin) in every layer first, and κ is what is left of it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dpcalc.arrays import Floats
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.training.backends.gradients import Gradients
 from dpcalc.training.backends.network import Network
+from dpcalc.training.clipping import scale_to
 from dpcalc.training.tiles import Array, Buffers, Tiles
 
 Bools: TypeAlias = NDArray[np.bool_]
@@ -35,7 +37,7 @@ _ROWS = 768
 _SPARSE = 2
 _MOST_SLOTS = 10_000_000
 
-_SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
+SINGLE, DOUBLE = 2.0**-24, 2.0**-53
 
 # A record whose norm, or whose inputs to some layer, are beyond this counts as empty: weighted signals of the others
 # are far enough from the smallest numbers that rounding them is relative.
@@ -52,10 +54,10 @@ def margin(tile: int, slots: int, *, together: int = 1) -> float:
     `together` tiles make up a group: the products that a record can change are those of its own group.
     """
     tiles = -(-slots // tile) + together
-    return 2 * tile * together * _gamma(tile + 1, _SINGLE) + 2 * slots * _gamma(tiles, _DOUBLE) + _UNDERFLOW
+    return 2 * tile * together * gamma(tile + 1, SINGLE) + 2 * slots * gamma(tiles, DOUBLE) + _UNDERFLOW
 
 
-def _gamma(count: int, unit: float) -> float:
+def gamma(count: int, unit: float) -> float:
     """|fl(Σ of `count` products) − Σ| ≤ gamma · Σ|products|, in any order, fused or not (Higham 2002, §3.1)."""
     return count * unit / (1 - count * unit)
 
@@ -89,11 +91,12 @@ class SlotSums:
 
     def run(
         self, parameters: Array, x: Array, y: NDArray[np.int64], seats: Seats, weigh: Weigh, *,
-        queries: int = 1, known: Floats | None = None,
+        queries: int = 1, known: Floats | None = None, clips: Floats | None = None,
     ) -> Pass:  # fmt: skip
         """Σ_i w_i ∇ℓ_i for the weights that `weigh` gives each slot once its norm is known.
 
         `known` are the squared norms of all records, in double precision, for a model that begins with a dense layer.
+        `clips` are those of the layers, where they are clipped one by one before norms are told.
         """
         placed = self._placed(parameters)
         sums, norms, losses = np.zeros((queries, self.network.size)), np.zeros(self.slots), np.zeros(self.slots)
@@ -104,15 +107,18 @@ class SlotSums:
                 if seated is None:
                     continue
                 found, gradients = self.network.propagate(placed, seated.x, seated.y)
-                energy, present = self._energies(seated, gradients)
+                energies, present = self._energies(seated, gradients)
+                scales = self._scales(energies, clips)
+                energy = np.sum([own * scale**2 for own, scale in zip(energies, scales, strict=True)], axis=0)
                 there = present[: part.stop - part.start]
                 norms[part] = np.sqrt(energy[: part.stop - part.start])
                 losses[part][there] = found[: part.stop - part.start][there]
-                weights = np.zeros((queries, self.rows), dtype=parameters.dtype)
-                weights[:, : part.stop - part.start] = weigh(norms[part], there, part)
+                weighed = np.zeros((queries, self.rows))
+                weighed[:, : part.stop - part.start] = weigh(norms[part], there, part)
                 at = 0
-                for each in gradients:
+                for each, scale in zip(gradients, scales, strict=True):
                     each.clear(~present)
+                    weights = (weighed * scale).astype(parameters.dtype)
                     each.add_sums(weights, self.tiles, [*sums[:, at : at + each.size]])
                     at += each.size
         return Pass(sums, norms, losses)
@@ -129,15 +135,22 @@ class SlotSums:
                 found[part] = (scores.argmax(axis=1) == seated.y)[: part.stop - part.start]
         return found
 
-    def _energies(self, seated: _Seated, gradients: Sequence[Gradients]) -> tuple[Floats, Bools]:
-        """Each row's squared norm, and whether its record counts: 0 and no for one that is beyond all bounds."""
-        energy, present = np.zeros(self.rows), seated.present.copy()
+    def _energies(self, seated: _Seated, gradients: Sequence[Gradients]) -> tuple[list[Floats], Bools]:
+        """Each row's squared norm by layers, and whether its record counts: 0 and no for one beyond all bounds."""
+        energies, present = [], seated.present.copy()
         for index, each in enumerate(gradients):
             squares, inputs = each.squares(None if index else seated.known)
-            energy += squares
+            energies.append(squares)
             present &= inputs <= LARGEST**2
-        present &= energy <= LARGEST**2
-        return np.where(present, energy, 0.0), present
+        present &= np.sum(energies, axis=0) <= LARGEST**2
+        return [np.where(present, energy, 0.0) for energy in energies], present
+
+    def _scales(self, energies: Sequence[Floats], clips: Floats | None) -> Sequence[Floats | float]:
+        """What each layer's gradient is multiplied by before all of them are weighed together: 1, or its own clip."""
+        if clips is None:
+            return [1.0] * len(energies)
+        limits = clips / (1 + self.margin)
+        return [scale_to(np.sqrt(energy), limit) for energy, limit in zip(energies, limits, strict=True)]
 
     def _placed(self, parameters: Array) -> Array:
         placed = self._buffers.take("parameters", parameters.shape, parameters.dtype)

@@ -117,3 +117,14 @@ def test_a_limit_that_is_the_goal_is_told_once_and_the_solution_is_in_csv(dpcalc
     # Balle, Wang 2018: the exact Gaussian mechanism at ε = 1, δ = 1e-5.
     assert float(row["solution"]) == pytest.approx(3.7306, rel=1e-3)
     assert (row["key"], row["within_budget"]) == ("noise_multiplier", "True")
+
+
+def test_the_range_is_widened_by_bounds_where_estimates_are_too_large(dpcalc: Run) -> None:
+    """ε = 1 is where the search begins, and there the estimate is beyond this target though the bound is not."""
+    step, at = "randomized-response,epsilon={},sampling=poisson,rate=0.019,count=3", ("--delta", "0.0014", "-f", "json")
+    found = dpcalc("calibrate", "-m", step.format("solve"), "--epsilon", "0.0511", *at)
+    assert found.code == 0
+    solution = found.json["details"]["solution"]
+    assert solution > 1
+    assert dpcalc("compose", "-m", step.format(solution), *at).json["epsilon"] <= 0.0511
+    assert dpcalc("compose", "-m", step.format(solution * 1.001), *at).json["epsilon"] > 0.0511

@@ -136,3 +136,15 @@ def test_an_interruption_is_an_object_too(dpcalc: Run, monkeypatch: pytest.Monke
     monkeypatch.setattr(implied, "convert", interrupted)
     outcome = dpcalc("convert", "--gdp", "1", "-f", "json")
     assert outcome.code == outcome.json["error"]["exit"] == 130
+
+
+@pytest.mark.parametrize("format", ["json", "csv", "markdown", "github", "junit", "badge"])
+def test_an_error_never_steers_a_terminal(dpcalc: Run, tmp_path: Path, format: str) -> None:
+    log, groups = tmp_path / "log.csv", tmp_path / "groups.csv"
+    log.write_text("step,id,norm\n0,a,1\n")
+    groups.write_text("id,\x1b[31mgr\x7f\x08\x9b\n")
+    done = dpcalc("filter", log, "--filter", "gdp", "--sigma", "4", "--mu", "1", "--groups", groups, "-f", format)
+    assert done.code == 2
+    assert not [
+        letter for letter in done.out + done.err if (ord(letter) < 32 and letter != "\n") or 127 <= ord(letter) < 160
+    ]

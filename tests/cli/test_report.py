@@ -193,6 +193,16 @@ def test_three_mechanisms_take_less_than_two_seconds_and_300_kilobytes(tmp_path:
     assert target.stat().st_size < 300_000
 
 
+def test_what_a_command_derived_is_called_by_its_name(dpcalc: Run, tmp_path: Path) -> None:
+    log, result = ROOT / "examples" / "filter-norms.csv", tmp_path / "filter.json"
+    assert (
+        dpcalc("filter", log, "--filter", "gdp", "--sigma", "6", "--mu", "0.7", "--delta", "1e-5", "-o", result).code
+        == 0
+    )
+    told = dpcalc("report", result, "-f", "json").json["details"]["mechanisms"]
+    assert [entry["name"] for entry in told] == ["filter"]
+
+
 # -- in a real browser -----------------------------------------------------------------------------------------------
 
 CHROMIUM = next(

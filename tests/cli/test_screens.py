@@ -36,6 +36,7 @@ SCREENS = (
      "--sweep", "lr=0.01,0.1"),
     ("train", "--filter", "gdp", "--model", "logistic", "--steps", "8", "--seed", "1"),
     MIXED,
+    ("queries", str(ROOT / "examples" / "queries.csv"), "--norm-budget", "3", "--epsilon", "1", "--delta", "1e-6"),
     (*MIXED, "-v"),
     ("convert", "--gdp", "1.2", "--delta", "1e-5", "--delta", "1e-7"),
     ("exp-mech", "--lipschitz", "1", "--strong-convexity", "4", "--delta", "1e-5"),
@@ -56,15 +57,20 @@ SCREENS = (
 )  # fmt: skip
 
 
-def on_a_terminal(arguments: tuple[str, ...], columns: int) -> tuple[int, str]:
-    """Exit code and screen of a command in a terminal of so many columns."""
+def on_a_terminal(arguments: tuple[str, ...], columns: int, *, errors: bool = False) -> tuple[int, str]:
+    """Exit code and screen of a command in a terminal of so many columns, with what it tells beside if asked for."""
     main, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
     command = [sys.executable, "-m", "dpcalc", *arguments]
     environment["TERM"] = "xterm-256color"
     with subprocess.Popen(
-        command, stdin=other, stdout=other, stderr=subprocess.DEVNULL, env=environment, close_fds=True
+        command,
+        stdin=other,
+        stdout=other,
+        stderr=other if errors else subprocess.DEVNULL,
+        env=environment,
+        close_fds=True,
     ) as process:
         os.close(other)
         chunks = []
@@ -304,3 +310,34 @@ def test_the_public_names_are_those_that_are_listed() -> None:
     import dpcalc
 
     assert dir(dpcalc) == sorted(dpcalc.__all__)
+
+
+TOLD_BESIDE = (
+    (2, ("compose", "-m", "gaussian,noise_mutliplier=1.1,count=20", "--delta", "1e-5")),
+    (2, ("compose", "-m", "dp-sgd,noise_multiplier=1,batch_size=10,dataset_size=100,epochs=3", "--delta", "1e-5")),
+    (2, ("convert", "--gdp", "1", "-f", "jsn")),
+    (2, ("sgd-bound", "--lr", "1")),
+    (2, ("ledger", "status", "a-ledger/that-is-nowhere/to-be-found.db")),
+    (2, ("train", "--filter", "gdp", "--algorithm", "sgd")),
+    (2, ("filter", "examples/filter-norms.csv", "--filter", "gdp", "--noise-multiplier", "1", "--mu", "1")),
+    (0, ("sgd-bound", "--algorithm", "sgd", "--lr", "0.05", "--sigma", "1", "--sensitivity", "1", "--n", "10",
+         "--batch-size", "5", "--steps", "50", "--delta", "1e-5")),
+    (0, ("filter", "examples/filter-norms.csv", "--filter", "gdp", "--noise-multiplier", "4", "--clip", "0.5", "--mu",
+         "9", "--delta", "1e-5")),
+    (3, ("compose", "-m", "gdp,mu=1", "--delta", "1e-5", "--accountant", "clt", "--max-epsilon", "9")),
+    (1, (*MIXED, "--max-epsilon", "1", "--max-advantage", "0.1")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize(("expected", "arguments"), TOLD_BESIDE, ids=lambda value: str(value)[2:40])
+def test_errors_and_warnings_fit_the_terminal_too(expected: int, arguments: tuple[str, ...], columns: int) -> None:
+    code, screen = on_a_terminal(arguments, columns, errors=True)
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen).replace("\r", "\n")
+    assert code == expected, plain
+    lines = plain.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert len({line for line in lines if line.startswith(("dpcalc:", "warning:"))}) <= 2, "said once"
+    if expected == 2:
+        assert plain.startswith("dpcalc: ")
+        assert all(line.startswith(" " * 8) for line in plain.splitlines()[1:] if line.strip())

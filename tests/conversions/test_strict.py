@@ -100,6 +100,7 @@ def test_other_points_of_approximate_privacy() -> None:
 
 def test_groups_under_approximate_privacy() -> None:
     for epsilon, delta in zip(drawn(1e-3, 2, 8), drawn(1e-12, 1e-4, 9), strict=True):
+        assert 5 * mpmath.mpf(epsilon) <= group_dp(epsilon, delta, 5)[0]
         exact = mpmath.mpf(delta) * mpmath.expm1(5 * mpmath.mpf(epsilon)) / mpmath.expm1(mpmath.mpf(epsilon))
         never_below(group_dp(epsilon, delta, 5)[1], min(exact, mpmath.mpf(1)))
 

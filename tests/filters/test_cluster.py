@@ -17,6 +17,7 @@ import pytest
 
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.filters import cluster as engine
+from dpcalc.filters import workers
 from dpcalc.filters.carrying import carry_out
 from dpcalc.filters.logs.parquet_table import texts
 from dpcalc.filters.request import Request
@@ -75,6 +76,25 @@ def test_a_duplicate_is_found_on_the_cluster_with_its_row(tmp_path: Path, cluste
     write(path, np.append(np.arange(600), 7))
     with pytest.raises(InputError, match=r"log.parquet:601: step 0 of individual 7 appears twice, first on line 8"):
         carry_out(replace(GDP, engine="dask", scheduler=cluster.scheduler_address), str(path))
+
+
+def test_a_step_that_is_there_twice_as_a_whole_is_found(tmp_path: Path, cluster: Any) -> None:
+    """Steps of everybody are folded together, and remember who was there all the same."""
+    path, width = tmp_path / "log.parquet", NORMS.shape[1]
+    write(path, np.append(np.arange(10 * width), np.arange(9 * width, 10 * width)), group=width)
+    with pytest.raises(InputError, match=r"log.parquet:6\d\d: step 9 of individual \d+ appears twice, first on line 5"):
+        carry_out(replace(GDP, engine="dask", scheduler=cluster.scheduler_address), str(path))
+
+
+def test_rounds_follow_each_other(tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each begins where the one before it ended, with its people and others; at most two are under way."""
+    path, width = tmp_path / "log.parquet", NORMS.shape[1]
+    order = np.arange(NORMS.size)
+    write(path, order[(order % width < 40) | (order >= 25 * width)], names=lambda person: 3 * person + 7, group=40)
+    monkeypatch.setattr(engine, "_SHUFFLED_TOGETHER", 100)
+    assert len(engine._rounds(engine._row_groups(_log(path))[0])) > 5
+    there = carry_out(replace(GDP, engine="dask", scheduler=cluster.scheduler_address), str(path))
+    assert outcome(there) == outcome(carry_out(GDP, str(path)))
 
 
 def test_a_bad_number_is_found_on_the_cluster_with_its_row(tmp_path: Path, cluster: Any) -> None:
@@ -209,7 +229,7 @@ def test_numbers_that_are_text_in_parquet_are_read_as_they_are_here(tmp_path: Pa
 
 
 def test_a_scheduler_without_workers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_PATIENCE", 1)
+    monkeypatch.setattr(workers, "PATIENCE", 1)
     write(tmp_path / "log.parquet", np.arange(60))
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=None, processes=False) as empty,
@@ -224,7 +244,7 @@ def test_a_port_that_is_silent_or_dead_is_told(
 ) -> None:
     import socket
 
-    monkeypatch.setattr(engine, "_PATIENCE", 1)
+    monkeypatch.setattr(workers, "PATIENCE", 1)
     write(tmp_path / "log.parquet", np.arange(60))
     with socket.socket() as port:
         port.bind(("127.0.0.1", 0))

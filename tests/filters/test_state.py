@@ -21,7 +21,8 @@ from dpcalc.filters.mixture import Mixture, split_delta
 from dpcalc.filters.request import Request
 from dpcalc.filters.rule import Rule
 from dpcalc.filters.rules import gdp_rule
-from dpcalc.filters.run import Run, Settings
+from dpcalc.filters.run import Run
+from dpcalc.filters.settings import Settings
 from dpcalc.filters.state import load_state, save_state, settings_key
 from dpcalc.filters.subsampled import SubsampledRenyi
 from dpcalc.filters.summary import details, guarantee, losses

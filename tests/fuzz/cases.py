@@ -15,12 +15,16 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.fuzz.commands import (
+    columns_log,
     csv_data,
     filter_options,
     ledger_export,
     ledger_file,
     ledger_options,
+    opacus_history,
     run,
+    sampled_spec,
+    schedule,
     train_options,
     two_releases,
 )
@@ -55,6 +59,10 @@ _COMMANDS = (
     "calibrate -m gaussian,noise_multiplier=solve,count=3 --epsilon 1 --delta 1e-5",
     "sgd-bound --algorithm gd --lr 0.1 --sigma 1 --sensitivity 1 --n 100 --steps 20 --strong-convexity 0.1 "
     "--smoothness 1 --delta 1e-5",
+    "sgd-bound --model linear --loss huber --classes 3 --feature-clip 2 --regularization 0.1 --algorithm cgd --lr 0.1 "
+    "--sigma 1 --n 100 --batch-size 20 --epochs 4 --delta 1e-5",
+    "sgd-bound --algorithm sgd --adjacency add-remove --lr 0.1 --sigma 1 --clip 1 --n 100 --batch-size 20 --steps 20 "
+    "--strong-convexity 0.1 --smoothness 1 --largest-batch 60 --delta 1e-5",
     "exp-mech --lipschitz 1 --strong-convexity 0.5 --delta 1e-5",
     "exp-mech --epsilon-mech 0.3 --count 4 --delta 1e-6",
 )
@@ -269,13 +277,6 @@ def _tampered(dice: random.Random, data: bytes) -> bytes:
     return stream.getvalue()
 
 
-def _schedule(dice: random.Random, folder: Path) -> list[str]:
-    path = folder / "schedule.csv"
-    path.write_bytes(spoilt_text(dice, "step,lr,sigma\n1,0.1,1\n5,0.05,2\n"))
-    command = "sgd-bound --algorithm gd --sensitivity 1 --n 100 --steps 9 --smoothness 1 --delta 1e-5 --schedule"
-    return [*command.split(), str(path)]
-
-
 KINDS: dict[str, Callable[[random.Random, Path], list[str]]] = {
     "options": _options,
     "spec": _spec,
@@ -288,11 +289,14 @@ KINDS: dict[str, Callable[[random.Random, Path], list[str]]] = {
     "grid": _grid,
     "state": _state,
     "checkpoint": _checkpoint,
-    "schedule": _schedule,
+    "schedule": schedule,
     "ledger file": ledger_file,
     "ledger export": ledger_export,
     "ledger options": ledger_options,
     "report, diff, verify": two_releases,
     "filter options": filter_options,
     "train options": train_options,
+    "sampled spec": sampled_spec,
+    "columns log": columns_log,
+    "opacus history": opacus_history,
 }

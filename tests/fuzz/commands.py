@@ -106,3 +106,61 @@ def train_options(dice: random.Random, folder: Path) -> list[str]:
     # Millions of steps are a wish that is granted, slowly.
     words = ["3" if word.isdecimal() and len(word) > 4 else word for word in words]
     return ["train", "--model", "logistic", "--data", csv_data(folder), *words]
+
+
+_SAMPLED = (
+    "{type: gaussian, noise_multiplier: 1.1, sampling: {scheme: poisson, rate: 256/60000}, count: 50}",
+    "{type: gaussian, sigma: 3, sensitivity: 1, sampling: {scheme: fixed-size, batch_size: 5, dataset_size: 90}}",
+    "{type: dp-sgd, noise_multiplier: 1.1, batch_size: 256, dataset_size: 6000, epochs: 2, sampling: poisson}",
+    "{type: gaussian, noise_multiplier: 2, sampling: {scheme: random-allocation, steps: 8, selected: 2}, count: 2}",
+    "{type: gaussian, noise_multiplier: 2, sampling: "
+    "{scheme: truncated-poisson, rate: 0.05, dataset_size: 90, largest_batch: 12}, count: 5}",
+    "{type: laplace, scale: 9, sensitivity: 1, sampling: {scheme: shuffled, rate: 0.1}, count: 10}",
+    "{type: histogram, sigma: 9, sensitivity: 1, cells: 4}",
+    "{type: staircase, epsilon: 0.4, gamma: 0.3}",
+    "{type: randomized-response, p: 0.7, k: 4}",
+)
+
+
+def sampled_spec(dice: random.Random, folder: Path) -> list[str]:
+    """Nested entries in a file that another one includes, composed or calibrated."""
+    entry = dice.choice(_SAMPLED)
+    words = ["compose", "--delta", "1e-6"]
+    if dice.random() < 0.3:
+        entry = entry.replace("noise_multiplier: 1.1", "noise_multiplier: solve").replace("sigma: 3", "sigma: solve")
+        words = ["calibrate", "--epsilon", "2", "--delta", "1e-6"]
+    path, whole = folder / "part.yaml", folder / "whole.yaml"
+    adjacency = dice.choice(["add-remove", "replace-one"])
+    path.write_bytes(spoilt_text(dice, f"adjacency: {adjacency}\nmechanisms:\n  - {entry}\n"))
+    whole.write_text("include: [part.yaml]\n")
+    return [words[0], str(whole if words[0] == "compose" and dice.random() < 0.3 else path), *words[1:]]
+
+
+_COLUMNS = (
+    ("step,id,norm,sigma", "0,a,1,4\n0,b,0.5,4\n1,a,1,5\n", "--filter gdp --mu 1"),
+    ("step,epsilon,delta", "0,0.1,1e-9\n1,0.2,0\n", "--scope global --filter dp --epsilon 1 --delta 1e-6"),
+    ("step,rho,order", "0,0.1,2\n0,0.2,4\n1,0.1,2\n1,0.2,4\n", "--scope global --filter rdp --epsilon 3 --delta 1e-6"),
+    ("mu", "0.1\n0.2\n0.4\n", "--scope global --filter gdp --mu 1"),
+    ("step,id,epsilon", "0,a,0.1\n0,b,0.2\n1,a,0.3\n", "--filter dp --epsilon 1 --delta 1e-6"),
+)
+
+
+def columns_log(dice: random.Random, folder: Path) -> list[str]:
+    """Logs with further columns, and of whole runs."""
+    header, rows, options = dice.choice(_COLUMNS)
+    path = folder / "log.csv"
+    path.write_bytes(spoilt_text(dice, f"{header}\n{rows}"))
+    return ["filter", str(path), *options.split(), *(["--finished"] if dice.random() < 0.3 else [])]
+
+
+def opacus_history(dice: random.Random, folder: Path) -> list[str]:
+    path = folder / "history.json"
+    path.write_bytes(spoilt_text(dice, '{"history": [[1.1, 0.004, 500], [1.3, 0.004, 20]], "mechanism": "rdp"}'))
+    return ["compose", str(path), "--delta", "1e-5"]
+
+
+def schedule(dice: random.Random, folder: Path) -> list[str]:
+    path = folder / "schedule.csv"
+    path.write_bytes(spoilt_text(dice, "step,lr,sigma\n1,0.1,1\n5,0.05,2\n"))
+    command = "sgd-bound --algorithm gd --sensitivity 1 --n 100 --steps 9 --smoothness 1 --delta 1e-5 --schedule"
+    return [*command.split(), str(path)]

@@ -16,6 +16,7 @@ from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+from dpcalc.mechanisms.staircase import Staircase
 
 CLOSED_FORMS = [
     (Gaussian(noise_multiplier=1.7), lambda m: m.noise_multiplier, 0.85),
@@ -24,6 +25,7 @@ CLOSED_FORMS = [
     (DiscreteLaplace(scale=1.9, sensitivity=2), lambda m: m.sensitivity, 4),
     (RandomizedResponse(epsilon=0.45), lambda m: m.epsilon, 0.9),
     (Exponential(epsilon=0.35), lambda m: m.epsilon, 0.7),
+    (Staircase(epsilon=0.65), lambda m: m.epsilon, 1.3),
     (DeclaredDP(epsilon=0.55, delta=0.0), lambda m: m.epsilon, 1.1),
     (DeclaredDP(epsilon=0.5, delta=1e-4), lambda m: m.delta, 1e-4 * (1 + math.exp(0.5))),
     (DeclaredGDP(mu=0.65), lambda m: m.mu, 1.3),
@@ -210,3 +212,16 @@ def test_what_samples_of_declared_guarantees_attain_is_that_of_their_worst_mecha
         ours, theirs = (delta(mechanism.attained_pairs()[0], epsilon) for mechanism in (zcdp, gaussian))
         assert ours == pytest.approx(theirs, rel=1e-9)
         assert delta(zcdp.pairs()[0], epsilon) >= ours
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.4])
+def test_two_links_of_pure_dp_are_geometric_noise_moved_by_two(epsilon):
+    """α - t·g(g(α)) at its best α, g the least Q-mass that ε-DP allows; for any t and by rationals of g's corners."""
+    (pair, other), attained = RandomizedResponse(epsilon=epsilon).replaced()
+    assert pair == other
+    assert attained == (pair, pair)
+    g = lambda a: max(0.0, a * math.exp(-epsilon), 1 - (1 - a) * math.exp(epsilon))  # noqa: E731
+    for at in (0.0, 0.2, epsilon, 1.7 * epsilon):
+        best = max(a - math.exp(at) * g(g(a)) for a in np.linspace(0, 1, 4001))
+        assert delta(pair, at) == pytest.approx(best, abs=3e-4)
+        assert delta(pair, at) >= best - 1e-15

@@ -1,34 +1,167 @@
-"""Costs of many are at least as many times the cost of one, in exact arithmetic: not even the last place is lost."""
+"""What a mechanism says of itself is at least the exact value, in exact arithmetic: not even the last place is lost."""
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Iterator
 from fractions import Fraction
 
 import mpmath
 import numpy as np
+import pytest
 
-from dpcalc.mechanisms.declared import DeclaredGDP
+from dpcalc.mechanisms.allocated import RandomlyAllocated
+from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
+from dpcalc.mechanisms.discrete import DiscreteGaussian
+from dpcalc.mechanisms.exponential import Exponential
+from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.histogram import Histogram
+from dpcalc.mechanisms.truncated import TruncatedPoisson, binomial_tail
 
 DRAWS = 300
+ORDERS = np.array([1.5, 2.0, 7.0, 33.0])
+mpf = mpmath.mpf
+
+
+@pytest.fixture(autouse=True)
+def _digits() -> Iterator[None]:
+    with mpmath.workdps(50):
+        yield
 
 
 def test_the_mu_of_repeated_steps() -> None:
     chosen = random.Random(1)
     for _ in range(DRAWS):
         mu, times = chosen.uniform(0.01, 3), chosen.randint(2, 10**6)
-        with mpmath.workdps(50):
-            exact = mpmath.mpf(mu) * mpmath.sqrt(times)
-            assert exact <= DeclaredGDP(mu=mu).repeated(times).mu <= exact * (1 + mpmath.mpf("1e-14"))
+        exact = mpf(mu) * mpmath.sqrt(times)
+        assert exact <= DeclaredGDP(mu=mu).repeated(times).mu <= exact * (1 + mpf("1e-14"))
+
+
+def test_other_notions_of_repeated_steps_and_of_groups() -> None:
+    chosen = random.Random(3)
+    for _ in range(DRAWS):
+        value, delta, times = chosen.uniform(0.01, 3), chosen.uniform(1e-9, 1e-8), chosen.choice([3, 5, 11, 1001])
+        repeated = DeclaredDP(epsilon=value, delta=delta).repeated(times)
+        assert Fraction(repeated.epsilon) >= times * Fraction(value)
+        assert Fraction(repeated.delta) >= times * Fraction(delta)
+        assert Fraction(DeclaredZCDP(rho=value).repeated(times).rho) >= times * Fraction(value)
+        renyi = DeclaredRDP(orders=(9.0,), epsilons=(value,))
+        assert Fraction(renyi.repeated(times).epsilons[0]) >= times * Fraction(value)
+        assert Fraction(renyi.group(3).epsilons[0]) >= 9 * Fraction(value)
+        assert Fraction(DeclaredGDP(mu=value).group(times).mu) >= times * Fraction(value)
+        assert Fraction(DeclaredZCDP(rho=value).group(times).rho) >= times**2 * Fraction(value)
+        assert Fraction(DeclaredDP(epsilon=value, delta=0.0).group(times).epsilon) >= times * Fraction(value)
+        for order, bound in zip(ORDERS, DeclaredGDP(mu=value).rdp_at(ORDERS.tolist()), strict=True):
+            assert Fraction(bound) >= Fraction(float(order)) * Fraction(value) ** 2 / 2
 
 
 def test_the_cells_of_a_histogram() -> None:
-    chosen, orders = random.Random(2), np.array([1.5, 2.0, 7.0, 33.0])
+    chosen = random.Random(2)
     for _ in range(DRAWS):
         histogram = Histogram(sigma=chosen.uniform(0.5, 9), cells=chosen.choice([3, 5, 7, 11, 13]))
-        one = histogram.cell.zcdp()
-        assert one is not None
-        assert Fraction(histogram.zcdp()) >= histogram.cells * Fraction(one)
-        for many, single in zip(histogram.rdp(orders), histogram.cell.rdp(orders), strict=True):
-            assert Fraction(float(many)) >= histogram.cells * Fraction(float(single))
+        cells, one = histogram.cells, histogram.cell
+        assert Fraction(histogram.zcdp()) >= cells * Fraction(one.zcdp() or 0.0)
+        for many, single in zip(histogram.rdp(ORDERS), one.rdp(ORDERS), strict=True):
+            assert Fraction(float(many)) >= cells * Fraction(float(single))
+
+
+def test_the_cells_of_a_histogram_under_basic_composition(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = random.Random(4)
+    for _ in range(DRAWS):
+        single = chosen.uniform(0.1, 2), chosen.uniform(1e-9, 1e-3)
+        monkeypatch.setattr(DiscreteGaussian, "basic_dp", lambda _, single=single: single)
+        histogram = Histogram(sigma=1.0, cells=chosen.choice([3, 5, 7, 11, 13]))
+        for many, one in zip(histogram.basic_dp(), single, strict=True):
+            assert Fraction(many) >= histogram.cells * Fraction(one)
+
+
+def test_divergences_of_discrete_gaussians_and_of_the_exponential_mechanism() -> None:
+    chosen = random.Random(5)
+    for _ in range(DRAWS):
+        sigma, sensitivity = chosen.uniform(0.5, 9), chosen.choice([1, 3, 5])
+        noise = DiscreteGaussian(sigma=sigma, sensitivity=sensitivity)
+        rho = Fraction(sensitivity) ** 2 / (2 * Fraction(sigma) ** 2)
+        assert Fraction(noise.zcdp() or 0.0) >= rho
+        epsilon = chosen.uniform(0.01, 2)
+        choice = Exponential(epsilon=epsilon)
+        assert Fraction(choice.zcdp() or 0.0) >= Fraction(epsilon) ** 2 / 8
+        for order, found in zip(ORDERS, noise.rdp(ORDERS), strict=True):
+            assert Fraction(float(found)) >= Fraction(float(order)) * rho
+        for order, found in zip(ORDERS[:2], choice.rdp(ORDERS[:2]), strict=True):
+            assert Fraction(float(found)) >= Fraction(float(order)) * Fraction(epsilon) ** 2 / 8
+
+
+def test_several_steps_of_an_epoch() -> None:
+    chosen = random.Random(6)
+    for _ in range(DRAWS):
+        base = Gaussian(noise_multiplier=chosen.uniform(0.5, 9))
+        selected = chosen.choice([3, 5, 7])
+        allocated = RandomlyAllocated(base=base, steps=9, selected=selected)
+        assert mpf(allocated.gdp() or 0.0) >= mpf(base.gdp() or 0.0) * mpmath.sqrt(selected)
+        assert Fraction(allocated.zcdp() or 0.0) >= selected * Fraction(base.zcdp() or 0.0)
+        for many, one in zip(allocated.rdp(ORDERS), base.rdp(ORDERS), strict=True):
+            assert Fraction(float(many)) >= selected * Fraction(float(one))
+
+
+def test_basic_composition_of_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = random.Random(7)
+    for _ in range(DRAWS):
+        single = chosen.uniform(0.1, 2), chosen.uniform(1e-9, 1e-3)
+        monkeypatch.setattr(Gaussian, "basic_dp", lambda _, single=single: single)
+        selected = chosen.choice([3, 5, 7])
+        found = RandomlyAllocated(base=Gaussian(noise_multiplier=1.0), steps=9, selected=selected).basic_dp()
+        for many, one in zip(found, single, strict=True):
+            assert Fraction(many) >= selected * Fraction(one)
+
+
+def test_a_rate_of_renyi_privacy_is_at_most_its_advantage_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum is rounded up, where it is the better bound."""
+    chosen = random.Random(8)
+    for _ in range(DRAWS):
+        advantage, rate = chosen.uniform(0.01, 0.3), chosen.uniform(0.01, 0.3)
+        monkeypatch.setattr(DeclaredZCDP, "advantage", lambda _, advantage=advantage: advantage)
+        monkeypatch.setattr("dpcalc.conversions.bernoulli.RenyiRegion.true_positive_rate", lambda *_: 1.0)
+        assert Fraction(DeclaredZCDP(rho=0.1).true_positive_rate(rate)) >= Fraction(advantage) + Fraction(rate)
+
+
+def exact_tail(trials: int, rate: float, least: int) -> mpmath.mpf:
+    q = mpf(rate)
+    if least > trials * q:
+        return mpmath.fsum(
+            mpmath.binomial(trials, k) * q**k * (1 - q) ** (trials - k) for k in range(least, trials + 1)
+        )
+    return 1 - mpmath.fsum(mpmath.binomial(trials, k) * q**k * (1 - q) ** (trials - k) for k in range(least))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_binomial_tails(seed: int) -> None:
+    chosen = random.Random(seed)
+    trials, rate = chosen.randint(20, 300), chosen.uniform(0.02, 0.6)
+    deviation = math.sqrt(trials * rate * (1 - rate))
+    for z in (-6.5, -5, -3, -1, 0, 1, 3, 6):
+        least = round(trials * rate + z * deviation)
+        low, high = binomial_tail(trials, rate, least)
+        exact = exact_tail(trials, rate, least)
+        assert low <= exact <= high
+        assert high - low <= 1e-9 * exact + 1e-300
+
+
+def test_a_tail_below_the_range_of_doubles() -> None:
+    low, high = binomial_tail(400, 0.05, 399)
+    assert low <= exact_tail(400, 0.05, 399) <= high
+    assert exact_tail(400, 0.05, 399) > 0
+
+
+def test_weights_and_rates_of_truncated_batches() -> None:
+    """The rate at which a record takes another's place, and the weights of both cases, are rounded up."""
+    chosen = random.Random(9)
+    for _ in range(60):
+        rate, batch = chosen.uniform(0.05, 0.3), chosen.choice([3, 5, 6, 9, 11])
+        base = Gaussian(noise_multiplier=1.0)
+        sampled = TruncatedPoisson(base=base, sampling_rate=rate, dataset_size=40, largest_batch=batch)
+        low, high = sampled.overflow
+        remove, _ = sampled.pairs()
+        assert Fraction(remove.first_weight) >= 1 - Fraction(low)
+        assert remove.second_weight == high
+        assert Fraction(remove.second.rate) >= Fraction(rate) * batch / (batch + 1)

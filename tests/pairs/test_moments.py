@@ -11,13 +11,14 @@ from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.sampled import FixedSizeSampled, PoissonSampled
-from dpcalc.pairs.base import tail_errors
 from dpcalc.pairs.bounded_range import BoundedRangePair
+from dpcalc.pairs.cells import tail_errors
 from dpcalc.pairs.discrete_gaussian import discrete_gaussian_pairs
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.laplace import LaplacePair
 from dpcalc.pairs.points import pure_dp_pair
 from dpcalc.pairs.subsampled_gaussian import rdp
+from dpcalc.pairs.symmetrised import symmetrised
 
 mp = mpmath.mp
 
@@ -163,7 +164,7 @@ def test_a_sampled_laplace_is_far_below_the_unsampled_one():
     assert exact <= bound < 1.001 * float(exact) < 1e-3
 
 
-@pytest.mark.parametrize("make", [lambda p: p.symmetrised(), lambda p: p.reversed(), lambda p: p])
+@pytest.mark.parametrize("make", [symmetrised, lambda p: p.reversed(), lambda p: p])
 def test_errors_of_cells_grow_with_the_mu_behind_a_sampled_pair(make) -> None:
     """The argument t/μ ± μ/2 of a distribution function is off by more the larger μ is, whoever asks for its masses."""
     edges = np.linspace(-3.0, 3.0, 40)

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from dpcalc.mechanisms.randomized_response import KaryRandomizedResponse
-from dpcalc.pairs.base import Cells, MixturePair, ReversedPair, SymmetrisedPair
+from dpcalc.pairs.base import MixturePair, ReversedPair
 from dpcalc.pairs.bounded_range import BoundedRangePair
+from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.discrete_gaussian import discrete_gaussian_pairs
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.laplace import LaplacePair
 from dpcalc.pairs.points import PointPair, pure_dp_pair
 from dpcalc.pairs.profile import group_of_two, pair_of_profiles, profile
+from dpcalc.pairs.symmetrised import SymmetrisedPair, symmetrised
 
 P, Q = np.array([0.2, 0.37, 0.4]), np.array([0.5, 0.3, 0.1])
 LOPSIDED = PointPair(np.log(P / Q), P, Q, 0.03, 0.1)
@@ -52,7 +54,7 @@ def test_a_pairs_own_reverse_is_the_generic_one(pair):
 @pytest.mark.parametrize("pair", [GaussianPair(0.8), LaplacePair(1.1), pure_dp_pair(0.7)], ids=repr)
 def test_symmetrising_keeps_the_profile_above_zero_and_mirrors_it(pair):
     mixed = pair.mixed(0.2)
-    both = mixed.symmetrised()
+    both = symmetrised(mixed)
     for epsilon in (0.01, 0.1, 0.33, 1.0):
         assert delta(both, epsilon) == pytest.approx(delta(mixed, epsilon), rel=1e-11, abs=1e-15)
         assert delta(ReversedPair(both), epsilon) == pytest.approx(delta(mixed, epsilon), rel=1e-11, abs=1e-15)
@@ -63,7 +65,7 @@ def test_symmetrising_keeps_the_profile_above_zero_and_mirrors_it(pair):
 def test_symmetrising_counts_an_atom_at_zero_once(p):
     """k-ary randomised response answers the same for both values with probability (k - 2)(1 - p)/(k - 1)."""
     base = KaryRandomizedResponse(p=p, k=300).pairs()[0]
-    both = base.mixed(0.3).symmetrised()
+    both = symmetrised(base.mixed(0.3))
     for edges in (EDGES, EDGES[EDGES > 0], EDGES[EDGES < 0], np.array([0.0])):
         for masses in both.masses(edges):
             assert masses.sum() == pytest.approx(1, abs=1e-14)
@@ -120,7 +122,7 @@ def test_what_is_beyond_a_table_is_at_infinity():
 
 @pytest.mark.parametrize("pair", PAIRS, ids=repr)
 def test_the_ends_hold_every_finite_loss(pair):
-    for made in (pair, pair.mixed(0.3), pair.reversed().mixed(0.3).reversed(), pair.mixed(0.3).symmetrised()):
+    for made in (pair, pair.mixed(0.3), pair.reversed().mixed(0.3).reversed(), symmetrised(pair.mixed(0.3))):
         low, high = made.support()
         p_infinite, q_infinite = made.at_infinity()
         if math.isfinite(high):

@@ -10,13 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpcalc.accounting.compose import compose
 from dpcalc.accounting.convex_order import interval
 from dpcalc.accounting.question import Question
 from dpcalc.errors import CertificationError
-from dpcalc.pairs.base import Cells, Need, Pair
+from dpcalc.mechanisms.allocated import RandomlyAllocated
+from dpcalc.mechanisms.declared import DeclaredDP
+from dpcalc.pairs.base import Need, Pair
+from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.sums import law as laws
+from dpcalc.pairs.sums import terms as terms_module
 from dpcalc.pairs.sums.allocated import AllocatedPair, bounds, lower_pair, mean_law, upper_pair
 from dpcalc.pairs.sums.law import P_LOWER, RATIO, Part, SumLaw
 from dpcalc.pairs.sums.terms import terms
@@ -290,3 +295,41 @@ def test_a_pair_without_a_question_is_a_bound_too():
     assert p.sum() + 1e-9 >= 1
     assert q.sum() + 1e-9 >= 1
     assert p.sum() - 1 <= pair.excess()
+
+
+@pytest.mark.parametrize("failure", [Fraction(1, 50), Fraction(1, 4000)])
+def test_what_q_or_p_never_give_is_part_of_the_lower_bound(failure):
+    """One of five steps of a mechanism that may fail outright: δ at ε by rationals, both within a thousandth."""
+    likely = (1 - failure) * Fraction(7, 10)
+    rest = 1 - failure - likely
+    exact = exact_pairs.ExactPair([likely, rest, failure, 0], [rest, likely, 0, failure]).mean(5)
+    base = DeclaredDP(epsilon=math.log(7 / 3), delta=float(failure))
+    for epsilon in (0.05, 0.4):
+        truth = float(max(exact.delta(epsilon, direction) for direction in ("remove", "add")))
+        found = compose([(RandomlyAllocated(base=base, steps=5), 1)], epsilon=epsilon)
+        assert found.delta_lower <= truth * (1 + 1e-12)
+        assert truth * (1 - 1e-12) <= found.delta
+        assert found.delta_lower >= truth * (1 - 1e-3)
+
+
+def test_errors_of_many_terms_add_up_as_they_do_on_average():
+    """Two kinds of cells, errors 1e-12 with probability 1/100 and 1e-15: by exact binomial tails."""
+    q = np.array([0.01, 0.99])
+    errors = np.array([1e-12, 1e-15])
+    assert terms_module._slack(q, q, errors, 1) == 1e-12
+    for copies in (10, 2_000, 50_000):
+        found = terms_module._slack(q, q, errors, copies)
+        assert found <= 1e-12
+        most = math.floor(copies * (found - 1e-15) / (1e-12 - 1e-15))  # cells of the first kind that are paid for
+        if most < copies:
+            logs = [
+                math.lgamma(copies + 1)
+                - math.lgamma(k + 1)
+                - math.lgamma(copies - k + 1)
+                + k * math.log(0.01)
+                + (copies - k) * math.log(0.99)
+                for k in range(most + 1, min(copies, most + 2000) + 1)
+            ]
+            top = max(logs)
+            assert top + math.log(sum(math.exp(each - top) for each in logs)) < math.log(1e-300)
+    assert found < 1.5e-13

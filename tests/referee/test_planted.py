@@ -18,6 +18,7 @@ pytest.importorskip("flint")
 from dpcalc.accounting.certified import coarsen, compose, convolve, discretise, read
 from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, UPPER, Component, Law
 from dpcalc.pairs.gaussian import GaussianPair
+from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.sums.allocated import lower_pair, upper_pair
 from dpcalc.pairs.sums.law import SumLaw
 from dpcalc.pairs.sums.terms import terms
@@ -151,16 +152,13 @@ def test_transforms_that_err_more_than_is_charged_are_found(monkeypatch: pytest.
 
 
 def test_cells_that_are_gathered_instead_of_spread_are_found() -> None:
-    """L2: the nearer point for a cell above, on a coarse grid."""
-    law = steps(4, step=0.25)
-    gathered = replace(
-        law,
-        components={
-            k: Component(p.start, np.stack([p.rows[Q_LOWER], p.rows[P_LOWER], p.rows[Q_LOWER]]))
-            for k, p in law.components.items()
-        },
-    )
-    assert verdict_on_upper(law, 4) == "confirmed"
+    """L2: coarse cells put onto their own means above, which is what L3 does below."""
+    p, q = (masses[1:-1] for masses in GaussianPair(0.5).masses(np.arange(-6.0, 6.1, 0.4)))
+    base = discretise.discretised([PointPair(np.log(p / q), p, q)], 0.01, ((-600, 600),))
+    gathered = base
+    for _ in range(3):
+        gathered = compose.product(gathered, base)
+    assert verdict_on_upper(steps(4), 4) == "confirmed"
     assert verdict_on_upper(gathered, 4) == "contradicted"
 
 

@@ -175,5 +175,27 @@ class TestCommand:
         assert dpcalc("verify", str(path)).code == 2
         assert dpcalc("verify").code == 2
 
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"mechanisms": [{"type": "gaussian", "sigma": 2.0}]}, "mechanisms[0]"),
+            ({"mechanisms": [{"type": "gdp", "mu": [1]}]}, "mechanisms[0].mu"),
+            ({"mechanisms": [{"type": "gdp", "mu": 0.3, "sampling": "poisson"}]}, "mechanisms[0]"),
+            ({"mechanisms": "gdp"}, "mechanisms"),
+            ({"epsilon": "many"}, "epsilon"),
+            ({"delta": -1e-5}, "delta"),
+            ({"question": 3}, "question"),
+            ({"adjacency": "both"}, "adjacency"),
+        ],
+    )
+    def test_a_result_of_the_wrong_form_is_wrong_input(
+        self, tmp_path: Path, dpcalc: Callable[..., Any], change: dict[str, Any], words: str
+    ) -> None:
+        path = tmp_path / "result.json"
+        path.write_text(json.dumps({**claim(GAUSSIAN, 4.38), **change}))
+        done = dpcalc("verify", str(path))
+        assert done.code == 2
+        assert f"result.json: {words}" in done.err
+
     def test_the_platform_keeps_what_is_assumed(self, dpcalc: Callable[..., Any]) -> None:
         assert dpcalc("verify", "--self-test").code == 0

@@ -218,3 +218,48 @@ def test_a_long_breakdown_keeps_its_sum_and_one_mechanism_has_none() -> None:
     assert drawn.bars[-1][0] == "18 more"
     assert sum(share for _, share, _ in drawn.bars) == pytest.approx(1)
     assert bars(told(library.compose(library.GDP(mu=1.0), delta=1e-6))) == ()
+
+
+def test_the_best_attack_on_a_pure_mechanism_is_near_its_exact_curve() -> None:
+    """Randomised response at ε = 1.5: two segments, T(α) = min(e^ε α, 1 − e^{−ε}(1 − α))."""
+    result = library.compose(library.RandomizedResponse(epsilon=1.5), delta=1e-6)
+    attack = next(chart for chart in charts(told(result)) if chart.identity)
+    rates, reached = zip(*attack.lines[0].points(), strict=True)
+    for rate, value in zip(rates, reached, strict=True):
+        exact = min(math.exp(1.5) * rate, 1 - math.exp(-1.5) * (1 - rate))
+        assert exact * (1 - 1e-9) <= value <= exact * 1.02 + 1e-5
+
+
+def test_the_best_attack_has_no_kink_upwards() -> None:
+    result = library.compose(library.Exponential(epsilon=4), library.Laplace(scale=9, sensitivity=1), delta=1e-5)
+    attack = next(chart for chart in charts(told(result)) if chart.identity)
+    pieces = itertools.pairwise(attack.lines[0].points())
+    slopes = [(high - low) / (right - left) for (left, low), (right, high) in pieces]
+    assert all(later <= earlier * (1 + 1e-9) for earlier, later in itertools.pairwise(slopes))
+
+
+def test_a_line_under_the_main_one_is_drawn_above_it_in_dashes() -> None:
+    x = (10.0, 20.0, 40.0)
+    main = Line(label="best", x=x, y=(1.0, 2.0, 4.0))
+    near = Line(label="near", x=x, y=(1.01, 2.01, 4.01), main=False)
+    far = Line(label="far", x=x, y=(3.0, 5.0, 9.0), main=False)
+    chart = Chart(title="t", x_label="x", y_label="y", lines=(near, far, main))
+    assert [chart.hidden(line) for line in chart.lines] == [True, False, False]
+    svg = as_svg(chart)
+    assert svg.index('<path class="main"') < svg.index('<path class="over"')
+
+
+def test_ends_tell_counts_with_separators_and_settings_stand_below_the_title(dpcalc: Run) -> None:
+    assert Line(label="", x=(1.0, 2.0), y=(9000.0, 7572.0)).end() == "7,572"
+    result = library.sgd_bound(
+        algorithm="cgd", lr=0.05, clip=5, noise_multiplier=3, n=60000, batch_size=1500, strong_convexity=0.002,
+        smoothness=2, delta=1e-5, sweep=["epochs=10:20:10"],
+    )  # fmt: skip
+    (chart,) = charts(told(result))
+    assert chart.subtitle == "cgd, n 60,000, batch 1,500, noise/clip 3, clip 5, rate 0.05, m 0.002, M 2, δ 1e-5"
+
+
+def test_the_pictures_of_a_run_tell_its_settings() -> None:
+    result = library.train(filter="gdp", model="logistic", steps=8, seed=2)
+    assert {chart.subtitle.partition(", ")[0] for chart in charts(told(result))} == {"gd"}
+    assert all("noise" in chart.subtitle and "clip 1" in chart.subtitle for chart in charts(told(result)))

@@ -106,6 +106,14 @@ def test_what_needs_accuracy_is_refused(archive):
         run(Plan(settings=settings, records=len(data), delta=1e-5), data)
 
 
+def test_constants_of_class_losses_are_not_given_for_labels(archive, dpcalc):
+    asked = ["--algorithm", "cgd", "--model", "logistic", "--data", archive, "--feature-clip", "3", "--lr", "0.05"]
+    asked += ["--clip", "1", "--noise-multiplier", "3", "--batch-size", "10", "--epochs", "2", "--delta", "1e-5"]
+    found = dpcalc("sgd-bound", *asked, "--regularization", "0.1")
+    assert found.code == 2
+    assert "labels that go together" in found.err
+
+
 def test_labels_of_another_width_or_kind_are_refused(tmp_path):
     path = tmp_path / "wrong.npz"
     np.savez(path, x_train=X, y_train=LABELS, x_test=X, y_test=LABELS[:, :3])

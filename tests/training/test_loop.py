@@ -151,7 +151,7 @@ def test_a_filter_under_sampling_charges_everyone_at_every_step():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"filter": "gdp", "algorithm": "sgd"}, "subsampled step is not Gaussian"),
+        ({"filter": "gdp", "algorithm": "sgd"}, "subsampled step is not"),
         ({"filter": "gdp", "adjacency": "replace-one"}, "proved for add-remove only"),
         ({"filter": "rdp", "filter_mode": "clip", "algorithm": "sgd"}, "--filter-mode clip needs"),
         ({"extra_steps": 3}, "need a filter"),
@@ -207,6 +207,7 @@ VARIANTS = [
     replace(FULL, filter="gdp", filter_mode="clip", extra_steps=4, clip=3.0),
     replace(FULL, algorithm="cgd", batch_size=200, momentum=0.9, filter="rdp", extra_steps=4, clip=3.0),
     replace(FULL, algorithm="sgd", batch_size=100, clipping="online", optimizer="adam-wosm", steps=10),
+    replace(FULL, optimizer="adam", filter="gdp", extra_steps=4),
     replace(FULL, algorithm="sgd", batch_size=100, clipping="quantile", noise_multiplier=3.0, steps=10),
     replace(FULL, algorithm="sgd", batch_size=60, filter="rdp", noise_multiplier=2.0),
 ]
@@ -364,3 +365,14 @@ def test_a_search_runs_every_combination_and_keeps_the_best_on_the_test_records(
         {"lr": 1e-4, "clip": 0.5}, {"lr": 1e-4, "clip": 2.0}, {"lr": 1.0, "clip": 0.5}, {"lr": 1.0, "clip": 2.0},
     ]  # fmt: skip
     assert winner(found).test_quality == max(trial.test_quality for trial in found)
+
+
+def test_the_noise_of_the_clips_direction_is_an_option_and_costs_the_same():
+    """ν_g = ν/√(1 − (ν/ν_q)²) (Galli et al., Proposition 1), whatever ν_q is."""
+    found = []
+    for factor in (7.124, 2.0):
+        settings = replace(FULL, algorithm="sgd", batch_size=100, clipping="online", steps=3, direction_noise=factor)
+        trainer = _run(settings)
+        assert trainer.clipping.noise_multiplier == pytest.approx(settings.noise_multiplier / (1 - factor**-2) ** 0.5)
+        found.append(account(trainer.plan).guarantee.epsilon)
+    assert found[0] == found[1]

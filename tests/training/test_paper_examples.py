@@ -1,28 +1,12 @@
 """The commands of the papers: every setting has its published figure, and their loaders read their files."""
 
-import importlib.util
-import sys
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-@pytest.fixture
-def example(monkeypatch):
-    """A module of examples/ by name."""
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-
-    def load(name):
-        spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, module)
-        spec.loader.exec_module(module)
-        return module
-
-    return load
 
 
 def test_every_setting_of_feldman_and_zrnic_is_summed_up_beside_its_paper(example):
@@ -44,18 +28,6 @@ def test_every_setting_of_feldman_and_zrnic_is_summed_up_beside_its_paper(exampl
             assert float(named["with looks"]) >= float(named["ε (GDP)"])
 
 
-def test_articles_become_the_vectors_of_their_first_words(example, tmp_path):
-    module = example("news")
-    (tmp_path / "train.csv").write_text('"3","Fuel up","costs rise"\n"1","Fuel","up"\n')
-    (tmp_path / "test.csv").write_text('"2","unknown","fuel"\n')
-    (tmp_path / "glove.txt").write_text("fuel 1 2\nup 3 4\nelse 9 9\n")
-    data = module.load_news(str(tmp_path), str(tmp_path / "glove.txt"))
-    assert (data.x_train.shape, data.classes) == ((2, module.WORDS * 2), 3)
-    assert list(data.y_train) == [2, 0]
-    assert data.x_train[0][:8].tolist() == [1, 2, 3, 4, 0, 0, 0, 0]
-    assert data.x_test[0][:4].tolist() == [0, 0, 1, 2]
-
-
 def test_published_tables_of_galli_are_complete(example):
     module = example("galli_published")
     for (task, _), table in module.RESULTS.items():
@@ -64,18 +36,178 @@ def test_published_tables_of_galli_are_complete(example):
     assert all(len(row) == 4 for row in module.BEST.values())
 
 
-def test_a_grid_of_galli_is_validated_and_compared(example, monkeypatch, capsys, tmp_path):
-    module = example("train_galli")
+def cells(rows):
+    """The tables of an output as lists of rows by column."""
+    tables, head = [], None
+    for row, following in itertools.pairwise([*rows, ""]):
+        values = [cell.strip() for cell in row.strip("|").split(" | ")]
+        if following.startswith("|---"):
+            head, found = values, []
+            tables.append(found)
+        elif row.startswith("| ") and head is not None:
+            assert len(values) == len(head)
+            tables[-1].append(dict(zip(head, values, strict=True)))
+    return tables
+
+
+COMMANDS = sorted(path.stem for path in EXAMPLES.glob("*.py") if "argparse" in path.read_text())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_has_an_example_and_leaves_nothing_behind(main, name, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ending:
+        main(name, "--help")
+    assert ending.value.code == 0
+    assert f"python examples/{name}.py" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_grid_of_galli_is_validated_and_compared(main, tmp_path):
     generator = np.random.default_rng(0)
     y = generator.integers(0, 2, 800)
     x = (y[:, None] + 0.5 * generator.standard_normal((800, 4))).astype(np.float32)
     path = tmp_path / "data.npz"
     np.savez(path, x_train=x[:600], y_train=y[:600], x_test=x[600:], y_test=y[600:])
-    asked = ["--data", str(path), "--model", "logistic", "--backend", "numpy", "--epochs", "2", "--granularity", "2"]
-    more = ["--epsilons", "9", "--methods", "online", "adam-wosm", "--seeds", "2", "--no-privacy"]
-    monkeypatch.setattr(sys, "argv", ["train_galli.py", *asked, *more])
-    module.main()
-    rows = capsys.readouterr().out.strip().splitlines()
-    assert len(rows) == 7
+    asked = ["--data", path, "--model", "logistic", "--backend", "numpy", "--epochs", 2, "--granularity", 2]
+    more = ["--epsilons", 9, "--methods", "online", "adam-wosm", "--seeds", 2, "--no-privacy"]
+    kept = ["--results", tmp_path / "runs.json", "--folder", tmp_path / "pictures"]
+    rows = main("train_galli", *asked, *more, *kept)
     assert "2 seeds" in rows[0]
-    assert [row.split(" | ")[1] for row in rows[4:]] == ["no privacy", "online", "adam-wosm"]
+    (table,) = cells(rows)
+    assert [row["method"] for row in table] == ["no privacy", "online", "adam-wosm"]
+    assert (tmp_path / "pictures" / "galli-mnist-2.png").stat().st_size > 1000
+    again = cells(main("train_galli", *asked, *more, *kept))[0]
+    assert [row["test, ours"] for row in again] == [row["test, ours"] for row in table]
+    (only,) = cells(main("train_galli", *asked, *more[:-1], "--only", "lr=31.62", *kept[:2]))
+    assert only[0]["runs"] == "1 of 2"
+    assert only[0]["winner"] == "lr = 31.62"
+    # The budget is the whole grid's, whatever is run of it.
+    assert only[0]["noise multiplier"] == table[1]["noise multiplier"]
+
+
+def test_what_won_in_the_paper_is_on_its_grid(example):
+    module = example("galli_published")
+    for (_, k), methods in module.BEST.items():
+        rates, clips = np.logspace(-2.5, 1.5, k), np.logspace(-2, 2, k)
+        for winner in (each for row in methods.values() for each in row if each is not None):
+            assert "lr" not in winner or np.isclose(rates, winner["lr"], rtol=0.01).any()
+            assert "clip" not in winner or np.isclose(clips, winner["clip"], rtol=0.01).any()
+            assert winner.get("quantile", 0.5) in (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+def test_news_from_files_is_searched(main, tmp_path):
+    words = ["sun", "rain", "wind", "snow"]
+    lines = [f'"{1 + i % 4}","{words[i % 4]} {words[i % 4]}","{words[i % 4]}"' for i in range(200)]
+    for name in ("train.csv", "test.csv"):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    vectors = np.eye(4, 6)
+    glove = [f"{word} {' '.join(map(str, vector))}" for word, vector in zip(words, vectors, strict=True)]
+    (tmp_path / "glove.txt").write_text("\n".join(glove) + "\n")
+    asked = ["--task", "news", "--data", tmp_path, "--glove", tmp_path / "glove.txt", "--backend", "numpy"]
+    records = ["--granularity", 9, "--epsilons", 9, "--methods", "online", "--best", "--epochs", 1]
+    (tmp_path / "train.csv").write_text("\n".join(lines * 4) + "\n")
+    (table,) = cells(main("train_galli", *asked, *records))
+    assert table[0]["test, paper"] == "86.43 ± 0.08"
+    assert table[0]["runs"] == "1 of 9"
+
+
+def test_figures_1_and_2_of_galli(main, images):
+    asked = ["--model", "logistic", "--backend", "numpy", "--steps", 2, 4, "--lr", 0.5, "--folder", "pictures"]
+    first, second = cells(main("galli_figures", "--data", images, *asked))
+    assert [row["step"] for row in first] == ["2", "4"]
+    assert all(abs(float(row["difference"])) < 1e-4 for row in second)  # ν_g = 1.01 ν in the paper
+    assert Path("pictures/galli-1-2.png").stat().st_size > 1000
+
+
+def test_feldman_and_zrnic_in_miniature(main, images, tmp_path):
+    pytest.importorskip("torch")
+    asked = ["--data", images, "--epsilons", 0.3, "--settings", "noise", "--records", 40, "--seeds", 2]
+    rows = main("train_feldman_zrnic", *asked, "--results", tmp_path / "runs.json")
+    assert "40 records" in rows[0]
+    (table,) = cells([row for row in rows if not row.startswith("<!--")])
+    assert table[0]["plain, paper"] == "86.88 ± 2.28"
+    assert table[0]["seeds"] == "2"
+    assert not [row for row in main("train_feldman_zrnic", *asked, "--results", "runs.json") if "<!--" in row]
+
+
+def test_bok_in_miniature(main, images, tmp_path):
+    asked = ["--data", images, "--batch-size", 30, "--epochs", 2, 50, "--seeds", 2, "--algorithms", "cgd"]
+    asked += ["--regularizations", 0.002, "--results", tmp_path / "runs.json"]
+    (table,) = cells(main("train_bok", *asked))
+    assert [row["train, paper"] for row in table] == ["–", "89.36"]
+    assert "Theorem 4.5" in table[1]["bound"]
+
+
+def test_figures_of_bok_are_those_of_its_tables(main):
+    (table,) = cells(main("bok_figures", "pictures", "--figures", 2, 4, 6, 7, 8, 9))
+    for row in table:
+        if row["difference"] == "–":
+            assert float(row["ours"]) < 1e-5 if row["paper"] == "0" else row["ours"] == row["paper"]
+        else:
+            assert abs(float(row["difference"])) <= 5.1e-4  # three digits are printed
+    assert {path.name for path in Path("pictures").iterdir()} == {f"figure-{n}.png" for n in (2, 4, 6, 7, 8, 9)}
+
+
+def test_bok_chooses_the_steps_where_its_approximation_is_least(example):
+    module = example("bok_choices")
+    for _, setting in module.settings():
+        if setting.diameter is None:
+            choose, mu = module.strongly_convex_choice, module.strongly_convex_mu
+        else:
+            choose, mu = module.constrained_choice, module.constrained_mu
+        steps, least = choose(setting)
+        assert all(mu(setting, other * steps) > least for other in (0.5, 0.97, 1.03, 2.0))
+    distances = module.where_to_shift(module.settings()[4][1], 500)
+    assert distances["the last"] == min(distances.values())
+
+
+def test_individual_epsilons_of_koskela_in_miniature(main, images):
+    asked = ["--epochs", 1, "--steps", 4, "--sample", 50, "--folder", "pictures"]
+    digits, records, curve = cells(main("train_koskela", "--data", images, *asked))
+    assert len(digits) == 10
+    assert sum(int(row["records, RDP"]) for row in records) == 50
+    assert all(float(row["ε, loss distributions"]) <= float(row["ε, GDP"]) + 1e-4 for row in curve)
+
+
+def test_figures_3_to_5_of_koskela(main):
+    numbers = cells(main("koskela_figures", "--folder", "pictures"))[0]
+    assert [row["ours"] for row in numbers[:2]] == ["0.8156", "495"]
+
+
+def test_several_labels_in_miniature(main, images, tmp_path):
+    asked = [
+        "--data",
+        images,
+        "--planned",
+        3,
+        "--total",
+        6,
+        "--every",
+        1,
+        "--hidden",
+        5,
+        "--factors",
+        1,
+        50,
+        "--clip",
+        0.05,
+    ]
+    kept = ["--results", tmp_path / "runs.json", "--folder", "pictures", "--epsilons", 2.75, 10, "--seeds", 2]
+    clips, large, groups = cells(main("koskela_labels", *asked, *kept))
+    assert [row["case"] for row in clips] == ["1 × clip", "50 × clip"]
+    # A clip that never acts leaves records with budget, one that always does leaves none.
+    active = [int(row["active after one more step"].replace(",", "")) for row in clips]
+    assert active[1] > active[0]
+    assert large[0]["case"] == "ε = 10"
+    assert len(groups) == 5
+    assert len(list(Path("pictures").iterdir())) == 2
+
+
+def test_a_file_of_results_that_was_cut_off_is_replaced_whole(example, tmp_path):
+    module, path = example("tables"), tmp_path / "runs.json"
+    assert module.Results(str(path)).of("a", lambda: 1) == 1
+    (tmp_path / "runs.json.new").write_text("half of wh")
+    again = module.Results(str(path))
+    assert again.of("a", lambda: 2) == 1
+    assert again.of("b", lambda: 3) == 3
+    assert module.Results(str(path)).of("b", lambda: 4) == 3

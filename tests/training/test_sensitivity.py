@@ -316,3 +316,33 @@ def test_blank_lines_of_the_tests_are_really_empty():
     trainer = _trainer_of(LOGISTIC, _without(data, 4))
     trainer.advance()
     assert trainer.history.active == [29]
+
+
+@pytest.mark.parametrize(
+    "shaped",
+    [
+        {"clipping": "per-layer", "loss": "huber", "model": "mlp", "hidden": (8, 4)},
+        {"clipping": "per-layer", "model": "mlp", "hidden": (8,), "layer_shares": (1.0, 30.0)},
+        {"clipping": "per-layer", "model": "mlp", "hidden": (8,), "filter": "gdp", "filter_mode": "clip"},
+        {
+            "clipping": "per-layer",
+            "model": "mlp",
+            "hidden": (8,),
+            "algorithm": "sgd",
+            "filter": "rdp",
+            "batch_size": 90,
+        },
+        {"model": "linear", "loss": "squared", "diameter": 0.5},
+        {"model": "linear", "loss": "smoothed-hinge", "algorithm": "sgd", "batch_size": 90},
+        {"model": "linear", "loss": "logistic", "clip": 1e-12},
+    ],
+    ids=str,
+)
+def test_other_losses_clips_by_layer_and_projections_keep_the_clip(shaped):
+    generator = np.random.default_rng(4)
+    scales = generator.lognormal(0, 9, (300, 1))
+    data = _dataset(generator.standard_normal((300, 6)) * scales, generator.integers(0, 3, 300), 3)
+    settings = replace(LOGISTIC, **({"clip": 0.3, "lr": 0.1} | shaped))
+    furthest = [max(_movements(settings, data, gone, steps=3)) for gone in (0, 77, int(scales.argmax()))]
+    assert max(furthest) <= 1
+    assert max(furthest) >= 0.9  # some record is clipped, and moves the sum by all of its clip

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -160,6 +161,15 @@ def test_steps_of_an_epoch_are_equally_likely_to_the_last_bit():
 
 def test_ties_are_drawn_again():
     fixed = Batches(algorithm="sgd", records=4, batch_size=2, fixed_size=True)
-    assert list(fixed.draw(0, _Scripted([9, 5, 5, 1], [7, 2, 8, 1]))) == [1, 3]
-    assert list(fixed.draw(0, _Scripted([5, 5, 9, 9]))) == [0, 1]
+    assert list(fixed.draw(0, _Scripted([9, 5, 5, 1], [7, 2, 8, 1]))) == [3, 1]
+    assert list(fixed.draw(0, _Scripted([5, 5, 9, 9], [6, 5, 9, 9]))) == [1, 0]
     assert list(seated(np.array([6, 8]), 3, _Scripted([4, 4, 1], [2, 1, 3]))) == [8, 6, -1]
+
+
+def test_a_batch_of_fixed_size_sits_in_every_order_alike():
+    """By rank, putting one record in the place of another would move all those between them to other slots."""
+    batches, noise = Batches(algorithm="sgd", records=3, batch_size=2, fixed_size=True), SeededNoise(5)
+    drawn = [tuple(batches.draw(0, noise).tolist()) for _ in range(6000)]
+    counts = np.array([drawn.count(pair) for pair in permutations(range(3), 2)])
+    assert counts.sum() == 6000
+    assert np.abs(counts - 1000).max() < 5 * (6000 * 5 / 36) ** 0.5

@@ -232,3 +232,24 @@ def test_the_module_to_start_from_trains(dpcalc):
     document = dpcalc("train", *asked, "-f", "json").json
     assert document["details"]["test_accuracy"] > 0.5
     assert document["guarantee"] == "certified"
+
+
+@pytest.mark.parametrize("changes", [{"optimizer": "adam"}, {"clipping": "online", "momentum": 0.9}])
+def test_a_convolutional_run_that_was_killed_ends_bit_for_bit_the_same(tmp_path, monkeypatch, changes):
+    monkeypatch.setattr("dpcalc.training.run._BETWEEN_SAVES", 0)
+    generator = np.random.default_rng(0)
+    x, y = generator.random((70, 256)).astype(np.float32), generator.integers(0, 3, 70)
+    data = Dataset(name="images", x_train=x[:60], y_train=y[:60], x_test=x[60:], y_test=y[60:], classes=3)
+    settings = Settings(model="cnn-small", backend="torch", batch_size=20, steps=6, seed=1, **changes)
+    plan = Plan(settings=settings, records=60, delta=1e-5)
+    whole, files = run(plan, data), Files(checkpoint=str(tmp_path / "run.ckpt"))
+
+    def killed(trainer):
+        if trainer.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, data, files=files, observe=killed)
+    resumed = run(plan, data, files=replace(files, resume=True))
+    assert np.array_equal(resumed.parameters, whole.parameters)
+    assert resumed.history == whole.history

@@ -12,7 +12,8 @@ from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Comp
 from dpcalc.accounting.certified.ledger import Ledger
 from dpcalc.arrays import Bools, Floats
 from dpcalc.errors import CertificationError
-from dpcalc.pairs.base import Cells, Pair
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.cells import Cells
 from dpcalc.rounding import LARGEST_EXPONENT, SMALLEST_NORMAL, UNIT, accumulated
 
 _TOO_MUCH = 1e-9  # masses that add up to more than 1 by this are not those of a pair

@@ -19,16 +19,24 @@ class Identifiers:
 
     def __init__(self) -> None:
         self.names: list[Any] = []
-        self._codes: dict[Any, int] = {}
+        self._listed: dict[Any, int] = {}
         self._table: Codes = np.zeros(0, dtype=np.int64)
+        self._tabled = 0  # how many names are in the table
 
     def __len__(self) -> int:
         return len(self.names)
 
     def name(self, names: list[Any]) -> None:
         """Give these names, each of them new, the next codes."""
-        self._codes.update(zip(names, range(len(self.names), len(self.names) + len(names)), strict=True))
         self.names += names
+
+    @property
+    def _codes(self) -> dict[Any, int]:
+        """The codes of all names, listed when they are asked for: integers seldom need it."""
+        known = len(self._listed)
+        if known < len(self.names):
+            self._listed.update(zip(self.names[known:], range(known, len(self.names)), strict=True))
+        return self._listed
 
     def codes(self, ids: Any) -> Codes:
         """The codes of an array of integers, a list of strings, or an Arrow column; new names get new codes."""
@@ -53,13 +61,10 @@ class Identifiers:
         if not ids.size:
             return ids
         low, high = int(ids.min()), int(ids.max())
-        if low < 0 or high > _SPARSE * (len(self.names) + ids.size) + _ROOM:
+        if low < 0 or high > self._longest(ids.size):
             unique, inverse = np.unique(ids, return_inverse=True)
             return np.fromiter(map(self.code, unique.tolist()), dtype=np.int64)[inverse]
-        if high >= self._table.size:
-            self._table = np.pad(
-                self._table, (0, max(high + 1, 2 * self._table.size) - self._table.size), constant_values=-1
-            )
+        self._stretch(high)
         codes = self._table[ids]
         new = codes < 0
         if new.any():
@@ -69,9 +74,26 @@ class Identifiers:
             codes = self._table[ids]
         return codes
 
+    def _longest(self, more: int) -> int:
+        return _SPARSE * (len(self.names) + more) + _ROOM
+
+    def _stretch(self, high: int) -> None:
+        """Make room in the table for numbers up to this one."""
+        if self.names and not self._tabled:
+            known = np.array(self.names, dtype=np.int64)
+            if known.min() >= 0 and known.max() <= self._longest(0):
+                self._table = np.full(int(known.max()) + 1, -1, dtype=np.int64)
+                self._table[known] = np.arange(known.size)
+                self._tabled = known.size
+        if high >= self._table.size:
+            more = max(high + 1, 2 * self._table.size) - self._table.size
+            self._table = np.concatenate([self._table, np.full(more, -1, dtype=np.int64)])
+
     def _new(self, names: list[int]) -> Codes:
         """The codes of different names that are not in the table; they may be known all the same."""
-        if not self._codes.keys().isdisjoint(names):
+        complete = self._tabled == len(self.names)
+        self._tabled += len(names)
+        if not complete:
             return np.fromiter(map(self.code, names), dtype=np.int64, count=len(names))
         self.name(names)
         return np.arange(len(self.names) - len(names), len(self.names))

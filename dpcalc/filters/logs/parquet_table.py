@@ -46,8 +46,11 @@ def rows(log: LongLog) -> Iterator[Row]:
             yield log.checked(line, step, found.get("id"), [found[name] for name in log.columns.numbers])
 
 
-def arrow_batch(table: Any, columns: Columns, done: int = 0) -> Batch | None:
-    """An Arrow table as a batch; None where a column holds nulls or the wrong kind of value."""
+def arrow_batch(table: Any, columns: Columns, done: int = 0, *, single: bool = False) -> Batch | None:
+    """An Arrow table as a batch; None where a column holds nulls or the wrong kind of value.
+
+    With `single`, a value that is stored in single precision stays so.
+    """
     import pyarrow as pa
 
     if any(table.column(name).null_count for name in columns.names):
@@ -55,7 +58,8 @@ def arrow_batch(table: Any, columns: Columns, done: int = 0) -> Batch | None:
     if any(pa.types.is_boolean(table.column(name).type) for name in (*columns.numbers, columns.step) if name):
         return None
     try:
-        numbers = [table.column(name).cast(pa.float64()) for name in columns.numbers]
+        kept = single and not columns.beside and table.column(columns.value).type == pa.float32()
+        numbers = [table.column(name).cast(pa.float32() if kept else pa.float64()) for name in columns.numbers]
         values = stacked([column.to_numpy(zero_copy_only=False) for column in numbers])
         if columns.step is None:
             steps = np.arange(done, done + table.num_rows)
@@ -76,7 +80,7 @@ def _ids(column: Any) -> Any:
     if pa.types.is_uint64(column.type) and pa.compute.max(column).as_py() >= 2**63:
         return column.cast(pa.string())
     if pa.types.is_integer(column.type):
-        return column.to_numpy(zero_copy_only=False).astype(np.int64)
+        return column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     if not any(is_text(column.type) for is_text in texts):
         return None

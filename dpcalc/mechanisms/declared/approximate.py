@@ -16,6 +16,7 @@ from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.declared.base import Declared, times
 from dpcalc.mechanisms.validation import expect_adjacency
 from dpcalc.numbers import NON_NEGATIVE, PROBABILITY_OR_ZERO
+from dpcalc.rounding import times_up
 
 if TYPE_CHECKING:
     from dpcalc.pairs.base import Pair
@@ -66,7 +67,7 @@ class DeclaredDP(Declared):
         return conversions.dp_true_positive_rate(self.epsilon, self.delta, false_positive_rate)
 
     def group(self, size: int) -> DeclaredDP:
-        times(self.epsilon, 1.0, size)
+        times(self.epsilon, 1, size)
         epsilon, delta = conversions.group_dp(self.epsilon, self.delta, size)
         if delta >= 1:
             raise InputError(f"groups of {size} have δ = 1: (ε,δ)-DP does not protect them at all", where="group")
@@ -74,13 +75,21 @@ class DeclaredDP(Declared):
 
     def repeated(self, times: int) -> DeclaredDP:
         """Basic composition."""
-        up = [math.nextafter(times * value, math.inf) if value else 0.0 for value in (self.epsilon, self.delta)]
-        return DeclaredDP(epsilon=up[0], delta=up[1], adjacency=self.adjacency)
+        epsilon, delta = times_up(self.epsilon, times), times_up(self.delta, times)
+        return DeclaredDP(epsilon=epsilon, delta=delta, adjacency=self.adjacency)
 
     def as_replace_one(self) -> Mechanism:
         """Replacing is removing and adding: a group of two."""
         epsilon, delta = conversions.group_dp(self.epsilon, self.delta, 2)
         return ReplacedDP(epsilon=epsilon, delta=delta, adjacency="replace-one", base=self)
+
+    def replaced(self) -> tuple[tuple[Pair, Pair], tuple[Pair, Pair] | None]:
+        if self.delta:
+            return super().replaced()
+        from dpcalc.pairs.points import two_links_pair
+
+        pair = two_links_pair(self.epsilon)
+        return (pair, pair), (pair, pair)
 
     def theorem(self) -> str:
         return "declared (ε,δ): two points and δ at infinity dominate it (Kairouz, Oh, Viswanath 2015)"

@@ -13,6 +13,7 @@ from typing import ClassVar
 from dpcalc.errors import InputError
 from dpcalc.guarantee import MuKind
 from dpcalc.mechanisms.base import Mechanism
+from dpcalc.rounding import times_up
 
 
 class Declared(Mechanism):
@@ -64,8 +65,8 @@ class Declared(Mechanism):
         return ("the declared guarantee holds for adaptively chosen inputs",)
 
 
-def times(value: float, factor: float, size: int) -> float:
+def times(value: float, factor: int, size: int) -> float:
     """value × factor × size for a group of so many records."""
     if size > 1e150 or not value * factor * size < 1e150:
         raise InputError(f"groups of {size:.3g} records are too large: nothing finite holds for them", where="group")
-    return value * factor * size
+    return times_up(value, factor * size)

@@ -15,6 +15,7 @@ from dpcalc.guarantee import Adjacency, MuKind
 from dpcalc.mechanisms.declared.base import Declared, times
 from dpcalc.mechanisms.validation import expect_adjacency
 from dpcalc.numbers import Range
+from dpcalc.rounding import up
 
 if TYPE_CHECKING:
     from dpcalc.arrays import Floats
@@ -65,7 +66,7 @@ class DeclaredGDP(Declared):
         return orders * self.zcdp()
 
     def rdp_at(self, orders: Sequence[float]) -> list[float]:
-        return [math.nextafter(order * self.zcdp(), math.inf) for order in orders]
+        return [order * self.zcdp() for order in orders]
 
     def epsilon_at(self, delta: float) -> float:
         return float(conversions.gdp_epsilon(self.mu, delta))
@@ -78,10 +79,10 @@ class DeclaredGDP(Declared):
 
     def group(self, size: int) -> DeclaredGDP:
         """Dong, Roth, Su (2022), Theorem 3."""
-        return DeclaredGDP(mu=times(self.mu, 1.0, size), adjacency=self.adjacency)
+        return DeclaredGDP(mu=times(self.mu, 1, size), adjacency=self.adjacency)
 
     def repeated(self, times: int) -> DeclaredGDP:
-        return DeclaredGDP(mu=self.mu * math.sqrt(times) * (1 + 1e-15), adjacency=self.adjacency)
+        return DeclaredGDP(mu=up(self.mu * math.sqrt(times), 2), adjacency=self.adjacency)
 
     def turned(self, rate: float) -> tuple[Pair, Pair] | None:
         from dpcalc.pairs.turned import TurnedGaussian

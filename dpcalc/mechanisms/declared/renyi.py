@@ -16,6 +16,7 @@ from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.declared.base import Declared, times
 from dpcalc.mechanisms.validation import expect_adjacency
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, RENYI_ORDER
+from dpcalc.rounding import times_up, up
 
 if TYPE_CHECKING:
     from dpcalc.arrays import Floats
@@ -60,7 +61,7 @@ class _FromRdp(Declared):
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
         shifted = false_positive_rate + self.advantage()
-        return min(self.region().true_positive_rate(false_positive_rate), shifted * (1 + 1e-15))
+        return min(self.region().true_positive_rate(false_positive_rate), up(shifted, 1))
 
     def advantage(self) -> float:
         return self._advantage
@@ -145,7 +146,7 @@ class DeclaredZCDP(_FromRdp):
         return DeclaredZCDP(rho=times(self.rho, size, size), adjacency=self.adjacency)
 
     def repeated(self, times: int) -> DeclaredZCDP:
-        return DeclaredZCDP(rho=math.nextafter(self.rho * times, math.inf), adjacency=self.adjacency)
+        return DeclaredZCDP(rho=times_up(self.rho, times), adjacency=self.adjacency)
 
     def as_replace_one(self) -> DeclaredZCDP:
         """Group privacy: two records are 4ρ-zCDP (Bun, Steinke 2016, Proposition 27)."""
@@ -226,7 +227,7 @@ class DeclaredRDP(_FromRdp):
         """Mironov (2017), Proposition 2: 2^c records are (α/2^c, 3^c·ε)-RDP for α ≥ 2^(c+1)."""
         doublings = (size - 1).bit_length()
         kept = [
-            (a / 2**doublings, 3**doublings * e)
+            (a / 2**doublings, times_up(e, 3**doublings))
             for a, e in zip(self.orders, self.epsilons, strict=True)
             if a >= 2 ** (doublings + 1)
         ]
@@ -242,7 +243,7 @@ class DeclaredRDP(_FromRdp):
         return DeclaredRDP(orders=orders, epsilons=epsilons, adjacency=self.adjacency)
 
     def repeated(self, times: int) -> DeclaredRDP:
-        epsilons = tuple(math.nextafter(times * epsilon, math.inf) for epsilon in self.epsilons)
+        epsilons = tuple(times_up(epsilon, times) for epsilon in self.epsilons)
         return DeclaredRDP(orders=self.orders, epsilons=epsilons, adjacency=self.adjacency)
 
     def theorem(self) -> str:

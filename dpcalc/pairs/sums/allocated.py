@@ -10,8 +10,9 @@ from typing import Literal
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.pairs.base import Cells, Need, Pair
-from dpcalc.pairs.points import PointPair
+from dpcalc.pairs.base import Need, Pair
+from dpcalc.pairs.cells import Cells
+from dpcalc.pairs.points import BoundPair, PointPair
 from dpcalc.pairs.profile import group_of_two
 from dpcalc.pairs.sums.hints import make_hints
 from dpcalc.pairs.sums.law import P_LOWER, Q_LOWER, UPPER, SumLaw
@@ -26,38 +27,11 @@ _GENERIC = 0.02  # of the standard deviation, squared: the variance of what is a
 _MOST_POINTS = 60_000
 
 
-@dataclass(frozen=True, eq=False)
-class BoundPair(PointPair):
-    """Points that bound a pair from one side; masses are known up to a relative `doubt` and may be over by `excess`."""
-
-    doubt: float = 0.0
-    over: float = 0.0
-
-    def cells(self, edges: Floats) -> Cells:
-        p, q, p_error, q_error = super().cells(edges)
-        return Cells(p, q, p_error + p * self.doubt, q_error + q * self.doubt)
-
-    def excess(self) -> float:
-        return self.over
-
-    def reversed(self) -> Pair:
-        return BoundPair(
-            -self.losses[::-1], self.q[::-1], self.p[::-1], self.q_infinite, self.p_infinite, self.doubt, self.over
-        )
-
-    def surely_infinite(self) -> tuple[float, float]:
-        """What a bound from above has at infinity was cut off there."""
-        return 0.0, 0.0
-
-    def spacing(self) -> float | None:
-        return None
-
-
 def upper_pair(law: SumLaw) -> BoundPair:
     """A measure above the law of the mean, as points: over-weights are allowed (L1)."""
     x = np.concatenate([law.values(k) / law.count for k in law.parts] or [np.zeros(0)])
     weights = np.concatenate([part.rows[UPPER] for part in law.parts.values()] or [np.zeros(0)])
-    weights = weights * (1 + 2 * law.relative + 8 * UNIT)
+    weights = weights * (1 + 2 * law.relative)
     seen = (x > 0) & (weights > _FAINT)
     hidden_q = float(weights[~seen].sum())
     hidden_p = float((weights[~seen] * x[~seen]).sum())
@@ -72,8 +46,11 @@ def upper_pair(law: SumLaw) -> BoundPair:
     return BoundPair(np.log(x), p, q, infinite, zero, shift, over)
 
 
-def lower_pair(law: SumLaw) -> BoundPair:
-    """P- and Q-mass of what the names of cells tell, as points: a post-processing of the outputs (L3)."""
+def lower_pair(law: SumLaw, infinite: float = 0.0) -> BoundPair:
+    """P- and Q-mass of what the names of cells tell, as points: a post-processing of the outputs (L3).
+
+    `infinite` is at most the P-mass of what Q never gives in the step that is drawn, which is that of the mean.
+    """
     rows = np.concatenate([part.rows for part in law.parts.values()] or [np.zeros((3, 0))], axis=1)
     p, q = rows[P_LOWER], rows[Q_LOWER]
     seen = (np.minimum(p, q) > law.lost / UNIT + 64 * SMALLEST_NORMAL) & (np.maximum(p, q) > _FAINT)
@@ -81,14 +58,14 @@ def lower_pair(law: SumLaw) -> BoundPair:
     losses = np.log(p / q)
     order = np.argsort(losses, kind="stable")
     doubt = 1.001 * (law.relative + law.slack) + 16 * UNIT * (1 + float(np.abs(losses).max(initial=0.0)))
-    return BoundPair(losses[order], p[order], q[order], 0.0, 0.0, doubt, 0.0)
+    return BoundPair(losses[order], p[order], q[order], infinite, doubt=doubt, certain=True)
 
 
 def mean_law(pair: Pair, steps: int, need: Need) -> SumLaw:
     """The certified law of the mean of so many copies, on grids that should serve a need."""
     drawn = one_term(pair)
     hints = make_hints(need, of_mean(pair, steps), drawn, steps)
-    term = terms(pair, hints.step, hints.spans(drawn), need.rare)
+    term = terms(pair, hints.step, hints.spans(drawn), need.rare, steps)
     law = term
     for bit in bin(steps)[3:]:
         law = hints.trimmed(law.plus(law))
@@ -103,7 +80,7 @@ def mean_law(pair: Pair, steps: int, need: Need) -> SumLaw:
 def bounds(pair: Pair, steps: int, need: Need) -> dict[Side, BoundPair]:
     """The mean of so many copies from above and from below."""
     law = mean_law(pair, steps, need)
-    return {"upper": upper_pair(law), "lower": lower_pair(law)}
+    return {"upper": upper_pair(law), "lower": lower_pair(law, pair.surely_infinite()[0])}
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ UPPER, P_LOWER, Q_LOWER = 0, 1, 2
 Spans = tuple[tuple[int, int], ...]
 """Index ranges on the grids 0, 1, …: each inside the next; grid k is used outside the range of grid k - 1."""
 
-_BLOCK = 32  # terms of an inner product that are added in a row
-_COARSENING = 16  # roundings of a weight that is split or gathered
-PER_SUM = 32
+_BLOCK = 16  # terms of an inner product that are added in a row
+_COARSENING = 8  # roundings of a weight that is split or gathered: products, three sums, and two with others
+PER_SUM = 8
 """Roundings of a weight of a sum, besides those of its terms."""
 
 
@@ -76,20 +76,24 @@ class Part:
 
 
 def _convolved(x: Floats, y: Floats) -> Floats:
-    """x ∗ y in blocks of the shorter one: a sum of sums is rounded less often than one long sum."""
+    """x ∗ y by halves of the shorter one: a sum of sums is rounded less often than one long sum."""
     x, y = (x, y) if len(x) <= len(y) else (y, x)
+    return _halved(x, y)
+
+
+def _halved(x: Floats, y: Floats) -> Floats:
     if len(x) <= _BLOCK:
         return np.convolve(x, y)
+    half = len(x) // 2
     out = np.zeros(len(x) + len(y) - 1)
-    for start in range(0, len(x), _BLOCK):
-        piece = np.convolve(x[start : start + _BLOCK], y)
-        out[start : start + len(piece)] += piece
+    out[: half + len(y) - 1] = _halved(x[:half], y)
+    out[half:] += _halved(x[half:], y)
     return out
 
 
 def _roundings(terms: int) -> int:
     """How often an entry of `_convolved` is rounded."""
-    return terms if terms <= _BLOCK else _BLOCK + -(-terms // _BLOCK)
+    return terms if terms <= _BLOCK else 1 + _roundings(-(-terms // 2))
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,7 @@ class SumLaw:
         if self.step != other.step:
             raise ValueError("laws on different grids have no sum")
         parts: dict[int, Part] = {}
-        terms, same = float(PER_SUM), self is other
+        most, moved, same = 0, 0, self is other  # roundings of a weight on one grid, and on the way to it
         fine_x: Part | None = None
         fine_y: Part | None = None
         keys = (*self.parts, *other.parts)
@@ -146,11 +150,11 @@ class SumLaw:
                 if a is not None and b is not None:
                     out = a.convolved(b, *((1, 1) if same else (self.count, other.count)))
                     parts[k] = out.plus(parts.get(k))
-                    terms += _roundings(min(a.size, b.size)) + 4
+                    most = max(most, moved + _roundings(min(a.size, b.size)) + 2)
             fine_x = None if up_x is None else up_x.coarser()
             fine_y = fine_x if same else None if up_y is None else up_y.coarser()
-            terms += 2 * _COARSENING
-        count = self.count + other.count
+            moved += 2 * _COARSENING
+        count, terms = self.count + other.count, PER_SUM + most
         # What numbers below the normal range may have lost, in all entries of a row.
         whole = sum(part.size for part in parts.values()) * terms * SMALLEST_NORMAL
         furthest = max(((part.start + part.size) * self.step_of(k) for k, part in parts.items()), default=0.0)
@@ -214,7 +218,7 @@ class SumLaw:
         return replace(
             self,
             parts={**self.parts, k: Part(part.start, rows)},
-            infinite=self.infinite + beyond * self._raised(part.size) * (1 + 8 * UNIT),
+            infinite=(self.infinite + beyond * self._raised(part.size)) * (1 + 8 * UNIT),
             relative=self.relative + accumulated(right + 4),
         )
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.errors import CertificationError
-from dpcalc.pairs.base import Cells, Pair
-from dpcalc.pairs.sums.law import PER_SUM, RATIO, Part, Spans, SumLaw
+from dpcalc.pairs.base import Pair
+from dpcalc.pairs.cells import Cells
+from dpcalc.pairs.sums.law import RATIO, Part, Spans, SumLaw
 from dpcalc.rounding import SMALLEST_NORMAL, UNIT, accumulated
 
 _TOO_MUCH = 1e-9  # masses that add up to more than 1 by this are not those of a pair
 _UNKNOWN = 1e-10  # lower cells whose relative error is larger are ignored
 _POINTS = 4  # units of a logarithm, relative to it, and of the point it is taken of
 _FAINT = 1e-300  # a mass of 0 may be one that doubles cannot hold
+_WANTED = 692.0  # more than log(1/_FAINT)
 
 
-def terms(pair: Pair, step: float, spans: Spans, ignored: float = 0.0) -> SumLaw:
+def terms(pair: Pair, step: float, spans: Spans, ignored: float = 0.0, copies: int = 1) -> SumLaw:
     """One term Z = dP/dQ as a law on these grids, from the masses of cells (L2, L8, L9).
 
-    Below, cells of up to `ignored` mass in all are left out, those of which least is known.
+    Below, cells of up to `ignored` mass in all are left out, those of which least is known; `slack` is for sums of at
+    least so many `copies`.
     """
     which, start, z = _layout(step, spans)
     first = 1 if z[0] == 0 else 0  # what is below the first positive edge lies between 0 and it
@@ -34,9 +39,9 @@ def terms(pair: Pair, step: float, spans: Spans, ignored: float = 0.0) -> SumLaw
     down, up = _split(Cells(*(column[:-1] for column in cells)), z, _off(edges))
     p, q, p_error, q_error = (float(column[-1]) for column in cells)
     at_last = (q + q_error) * (1 + 4 * UNIT)
-    spared = max(q - q_error, 0.0) * float(z[-1]) * (1 - 8 * UNIT - 2 * _off(edges))
-    infinite += max((p + p_error) * (1 + 4 * UNIT) - spared, 0.0)
-    low_p, low_q, slack = _known(cells, ignored)
+    spared = max(q - q_error, 0.0) * float(z[-1]) * (1 - 2 * _off(edges))
+    infinite += max(p + p_error - spared, 0.0)
+    low_p, low_q, slack = _known(cells, ignored, copies)
     parts: dict[int, Part] = {}
     for k in np.unique(which).tolist():
         here = which == k
@@ -61,10 +66,10 @@ def terms(pair: Pair, step: float, spans: Spans, ignored: float = 0.0) -> SumLaw
         infinite * (1 + 8 * UNIT),
         gone[0] * (1 + 8 * UNIT),
         gone[1] * (1 + 8 * UNIT),
-        accumulated(PER_SUM),
+        0.0,  # the weights were raised by their rounding
         slack,
         _off(edges),
-        PER_SUM * len(z) * SMALLEST_NORMAL,
+        _FAINT * len(z),
     )
 
 
@@ -113,19 +118,40 @@ def _split(cells: Cells, z: Floats, off: float) -> tuple[Floats, Floats]:
     low, high = z[:-1], z[1:]
     gap = high - low
     doubt_p = cells.p_error + 8 * UNIT * cells.p + _FAINT
-    doubt_q = cells.q_error + (8 * UNIT + 4 * off) * cells.q + _FAINT
+    doubt_q = cells.q_error + 4 * off * cells.q + _FAINT
     doubt = np.where((cells.p > 0) | (cells.q > 0), (doubt_p + doubt_q * high) / gap, 0.0)
     down = np.maximum(cells.q * high - cells.p, 0.0) / gap + doubt
     up = np.maximum(cells.p - cells.q * low, 0.0) / gap + doubt
     return down, up
 
 
-def _known(cells: Cells, ignored: float) -> tuple[Floats, Floats, float]:
-    """The lower law's P- and Q-masses, ignoring cells of which too little is known, and the error of the rest."""
+def _known(cells: Cells, ignored: float, copies: int) -> tuple[Floats, Floats, float]:
+    """The lower law's P- and Q-masses, ignoring cells of which too little is known, and the error of the rest.
+
+    Cells that P never gives count too: a P-mass of 0 is one of at most `_FAINT`, which is charged to `lost`.
+    """
+    never = (cells.p == 0) & (cells.p_error == 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        worst = np.maximum(cells.p_error / cells.p, cells.q_error / cells.q)
-    known = (worst < _UNKNOWN) & (cells.p > 16 * SMALLEST_NORMAL) & (cells.q > 16 * SMALLEST_NORMAL)
+        worst = np.maximum(np.where(never, 0.0, cells.p_error / cells.p), cells.q_error / cells.q)
+    known = (worst < _UNKNOWN) & (never | (cells.p > 16 * SMALLEST_NORMAL)) & (cells.q > 16 * SMALLEST_NORMAL)
     order = np.argsort(np.where(known, -worst, -np.inf))
     known[order[np.cumsum((cells.p + cells.q)[order]) <= ignored]] = False
-    slack = float(np.max(worst, where=known, initial=0.0))
-    return np.where(known, cells.p, 0.0), np.where(known, cells.q, 0.0), slack + 8 * UNIT
+    p, q = np.where(known, cells.p, 0.0), np.where(known, cells.q, 0.0)
+    return p, q, _slack(p, q, np.where(known, worst, 0.0), copies) + 8 * UNIT
+
+
+def _slack(p: Floats, q: Floats, errors: Floats, copies: int) -> float:
+    """The error of a term that sums of so many have on average, but for sums of at most `_FAINT` mass.
+
+    No term errs by more than the largest error. Of n terms, errors add up to more than nr with probability at most
+    (E e^{λ(error - r)})ⁿ for every λ (Chernoff), and a large r makes that as small as is wanted; P is Q but for one
+    term. What such sums have is charged to `lost` like what is too faint for doubles.
+    """
+    largest = float(errors.max(initial=0.0))
+    best = largest
+    for tilt in np.geomspace(0.1, 500.0, 50) / largest if largest and copies > 1 else ():
+        grown = np.exp(tilt * errors)
+        logs = [math.log(float(masses @ grown) * (1 + accumulated(len(p) + 16)) + _FAINT) for masses in (q, p)]
+        needed = (_WANTED + (copies - 1) * max(logs[0], 0.0) + max(*logs, 0.0)) / copies
+        best = min(best, needed / float(tilt) * (1 + 2.0**-40))
+    return best

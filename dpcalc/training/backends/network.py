@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats
+from dpcalc.last_iterate.losses import LossName
 from dpcalc.training.backends.gradients import Gradients
 from dpcalc.training.labels import macro_auc
 from dpcalc.training.tiles import Array
@@ -18,17 +19,20 @@ from dpcalc.training.tiles import Array
 class Network(ABC):
     """A network whose parameters are one flat vector of `size` numbers, laid out alike in every backend.
 
-    It ends in class scores under the cross-entropy loss; in a score for each label under the mean over labels of the
-    logistic loss, if it is `multilabel`; or in an image under the mean squared error, if it `reconstructs`. At most
-    `chunk` records are looked at together.
+    It ends in class scores under a `loss`, the cross-entropy unless told; in a score for each label under the mean over
+    labels of the logistic loss, if it is `multilabel`; or in an image under the mean squared error, if it
+    `reconstructs`. At most `chunk` records are looked at together. Each of the `blocks` of parameters, one for every
+    layer with any, yields gradients.
     """
 
     size: int
+    blocks: int = 1
     classes: int
     chunk: int
     input_shape: tuple[int, ...]
     reconstructs: bool = False
     multilabel: bool = False
+    loss: LossName = "cross-entropy"
     # What else a checkpoint must agree on: the digest of code that is not ours.
     identity: str = ""
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpcalc.arrays import Floats
 from dpcalc.training.backends.gradients import Gradients
 from dpcalc.training.backends.layers import Convolution, Layer
+from dpcalc.training.backends.losses import losses_and_signals
 from dpcalc.training.backends.network import Network
 from dpcalc.training.labels import unpacked
 from dpcalc.training.tiles import Array, Buffers
@@ -35,6 +36,7 @@ class NumpyNetwork(Network):
         self.classes = 0 if reconstructs else shape[-1]
         self.chunk = max(1, _CHUNK_NUMBERS // widest)
         self.size = sum(int(np.prod(s)) for layer in self.layers for s in layer.shapes)
+        self.blocks = sum(bool(layer.shapes) for layer in self.layers)
         self._buffers = Buffers()
 
     def initial(self, uniforms: Callable[[int], NDArray[np.float64]]) -> NDArray[np.float32]:
@@ -85,7 +87,12 @@ class NumpyNetwork(Network):
 
     def scored(self, scores: Array, y: Array) -> tuple[Array, Array]:
         """Each record's loss and its derivative in the scores, of classes or of labels."""
-        return self._of_labels(scores, y) if self.multilabel else self._cross_entropy(scores, y)
+        if self.multilabel:
+            return self._of_labels(scores, y)
+        if self.loss == "cross-entropy":
+            return self._cross_entropy(scores, y)
+        signal = self._buffers.take("signal", scores.shape, scores.dtype)
+        return losses_and_signals(self.loss, scores, y, signal), signal
 
     def _cross_entropy(self, scores: Array, y: Array) -> tuple[Array, Array]:
         rows = np.arange(len(y))

@@ -38,7 +38,7 @@ class TorchNetwork(Network):
         self._network = network
         self.size, self.classes = network.size, network.classes
         self.input_shape, self.reconstructs = network.input_shape, network.reconstructs
-        self.multilabel = network.multilabel
+        self.multilabel, self.loss, self.blocks = network.multilabel, network.loss, network.blocks
         self._layers = [_KINDS[type(layer)](layer) for layer in network.layers]
         shape, widest = network.input_shape, int(np.prod(network.input_shape))
         for layer in network.layers:

@@ -1,0 +1,260 @@
+"""What `sgd-bound` and `exp-mech` derive before anything is composed, from their requests and in balls.
+
+A result lists a Gaussian, or sampled ones; here the parameters of that list are worked out again. Nothing of
+`dpcalc.last_iterate` is used: closed forms for constant steps, the convex minorant of Theorem C.3 for all others (B is
+Bok et al. 2024).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+from flint import arb
+
+from dpcalc.referee.entries import NotCheckedError
+
+LAST_DIGITS = 1e-11  # relative: parameters are rounded upwards by less
+_MOST_STEPS, _MOST_LAST = 20_000, 3_000  # of a schedule, and of those that start from the diameter
+
+
+@dataclass(frozen=True)
+class Derived:
+    """`least`: no smaller parameter follows from the theorems, if that is known; `most`: one that does follow."""
+
+    most: arb
+    least: arb | None
+
+
+def parameter(result: Mapping[str, Any]) -> tuple[float, Derived] | None:
+    """The μ that a result rests on and what it should be; None where it derives none."""
+    request = (result.get("details") or {}).get("request")
+    kind = result.get("command")
+    if kind not in ("sgd-bound", "exp-mech"):
+        return None
+    if not isinstance(request, Mapping):
+        raise NotCheckedError("it does not store what it was derived from")
+    entries = result["mechanisms"]
+    if kind == "exp-mech" and "epsilon_mech" in request:
+        _same(entries, float(request["epsilon_mech"]), int(request.get("count", 1)))
+        return None
+    if kind == "sgd-bound" and request.get("algorithm") == "sgd" and int(request["batch_size"]) < int(request["n"]):
+        _composed(entries, request)
+        return None
+    if kind == "exp-mech" and entries[0].get("type") == "exponential" and not {"lr", "steps"} & set(request):
+        largest = 2 * arb(float(request["lipschitz"])) * arb(float(request["diameter"]))
+        _same(entries, largest, 1)
+        return None
+    if len(entries) != 1 or entries[0].get("type") != "gdp" or int(entries[0].get("count", 1)) != 1:
+        raise NotCheckedError("what it rests on is no μ, and is taken as it stands")
+    found = _sampling(request) if kind == "exp-mech" else _descent(request)
+    return float(entries[0]["mu"]), found
+
+
+def _same(entries: Sequence[Mapping[str, Any]], epsilon: arb | float, count: int) -> None:
+    """That a result rests on so many choices of this ε (or a larger one) and on nothing less."""
+    stated = [(str(entry.get("type")), float(entry["epsilon"]), int(entry.get("count", 1))) for entry in entries]
+    kind, value, times = stated[0]
+    if len(stated) != 1 or kind != "exponential" or times < count or not arb(value) * (1 + LAST_DIGITS) >= epsilon:
+        raise NotCheckedError("what it rests on is not what was asked about")
+
+
+def _composed(entries: Sequence[Mapping[str, Any]], request: Mapping[str, Any]) -> None:
+    """Random batches: every step released is C_p of a Gaussian; last-iterate bounds are not worked out here."""
+    run = _Run.of(request)
+    if len(entries) != 1 or entries[0].get("type") != "gaussian" or run.schedule:
+        raise NotCheckedError("last-iterate bounds of random batches are not worked out again")
+    entry = entries[0]
+    noise, rate = arb(float(entry["noise_multiplier"])), float((entry.get("sampling") or {}).get("rate", 1.0))
+    exact = run.noise * run.batch / run.sensitivity
+    if not (noise <= exact * (1 + LAST_DIGITS) and rate >= float(run.share) * (1 - LAST_DIGITS)):
+        raise NotCheckedError("its noise is larger, or its rate smaller, than was asked about")
+    if int(entry.get("count", 1)) < run.steps:
+        raise NotCheckedError(f"it counts {entry.get('count', 1)} of {run.steps} steps")
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run as it was asked for, in balls."""
+
+    algorithm: str
+    sensitivity: arb
+    noise: arb
+    rate: arb | None
+    batch: int
+    records: int
+    steps: int
+    contraction: arb | None
+    diameter: arb | None
+    schedule: Sequence[Mapping[str, Any]]
+    losses: tuple[arb, arb] | None
+
+    @property
+    def share(self) -> Fraction:
+        return Fraction(self.batch, self.records)
+
+    @classmethod
+    def of(cls, request: Mapping[str, Any]) -> _Run:
+        records, algorithm = int(request["n"]), str(request["algorithm"])
+        batch = records if algorithm == "gd" else int(request.get("batch_size", records))
+        clip = request.get("clip")
+        moves = 2 if request.get("adjacency", "replace-one") == "replace-one" else 1  # clips, at most
+        sensitivity = arb(float(request["sensitivity"])) if clip is None else moves * arb(float(clip))
+        schedule = request.get("schedule") or ()
+        if "steps" in request:
+            steps = int(request["steps"])
+        else:
+            steps = math.ceil(Fraction(str(request["epochs"])) * records / batch)
+        rate = arb(float(request["lr"])) if "lr" in request else None
+        losses = None
+        if "smoothness" in request:
+            losses = arb(float(request.get("strong_convexity", 0.0))), arb(float(request["smoothness"]))
+        contraction = _contraction(losses, rate) if losses and rate is not None else None
+        diameter = arb(float(request["diameter"])) if "diameter" in request else None
+        noise = _noise(request, sensitivity, batch)
+        return cls(algorithm, sensitivity, noise, rate, batch, records, steps, contraction, diameter, schedule, losses)
+
+
+def _noise(request: Mapping[str, Any], sensitivity: arb, batch: int) -> arb:
+    """σ on the average, however it was written."""
+    if "sigma" in request:
+        return arb(float(request["sigma"]))
+    if "noise_multiplier" in request:
+        return arb(float(request["noise_multiplier"])) * arb(float(request["clip"])) / batch
+    if "noise_over_sensitivity" in request:
+        return arb(float(request["noise_over_sensitivity"])) * sensitivity / batch
+    return arb(0)  # that of a schedule
+
+
+def _contraction(losses: tuple[arb, arb], rate: arb) -> arb | None:
+    """c = max(|1 − ηm|, |1 − ηM|), if a step is a contraction at all."""
+    strong, smooth = losses
+    if not rate * smooth <= 2:
+        return None
+    return abs(1 - rate * strong).max(abs(1 - rate * smooth))
+
+
+def _descent(request: Mapping[str, Any]) -> Derived:
+    """B, Theorems 4.1–4.6 and C.3."""
+    run = _Run.of(request)
+    if run.schedule:
+        return _scheduled(run)
+    every = run.algorithm == "gd" or run.batch == run.records
+    length = 1 if every else run.records // run.batch
+    if run.records % run.batch and not every:
+        raise NotCheckedError("batches of different sizes")
+    uses = -(-run.steps // length)
+    unit = run.sensitivity / (run.batch * run.noise)
+    composed = arb(uses).sqrt() * unit
+    c = run.contraction
+    if c is None:
+        return Derived(composed, composed)
+    if run.steps % length:
+        raise NotCheckedError("a part of an epoch")
+    shifted = composed
+    if c < 1:
+        grown = (1 - c ** (length * uses)) / (1 + c ** (length * uses)) * (1 + c) / (1 - c)
+        if not every:
+            rest = c ** (length * (uses - 1))
+            grown = 1 + c ** (2 * length - 2) * (1 - c**2) / (1 - c**length) ** 2 * (1 - rest) / (1 + rest)
+        shifted = grown.sqrt() * unit
+    best = _smaller(composed, shifted)
+    if run.diameter is None:
+        return Derived(best, best)
+    projected = _projected(run, length)
+    return Derived(_smaller(best, projected), None)
+
+
+def _projected(run: _Run, length: int) -> arb:
+    """From iterates at most D apart, the record being in the last step: about the best number of last steps."""
+    most = min(run.steps, _MOST_LAST)
+
+    def mu(last: int) -> arb:
+        assert run.contraction is not None
+        assert run.rate is not None
+        assert run.diameter is not None
+        carried, back = arb(1), []
+        for step in range(last):
+            shift = run.rate * run.sensitivity / run.batch if step % length == 0 else arb(0)
+            back.append(((carried * run.rate * run.noise) ** 2, carried * shift))
+            carried *= run.contraction
+        return _minorant_energy(back, carried * run.diameter).sqrt()
+
+    low, high = 1, most  # any number is a bound; it falls and then rises, but for the steps of an epoch
+    while high - low > 4 * length + 8:
+        first, second = (at - at % length for at in (low + (high - low) // 3, high - (high - low) // 3))
+        low, high = (low, second) if mu(first) < mu(second) else (first, high)
+    return min((mu(last) for last in range(max(low, 1), high + 1)), key=float)
+
+
+def _scheduled(run: _Run) -> Derived:
+    """The convex minorant of shifts over noise, both carried to the last step (B, Theorem C.3)."""
+    if run.steps > _MOST_STEPS or run.algorithm == "sgd" or run.diameter is not None:
+        raise NotCheckedError("a schedule that is long, projected, or of random batches")
+    length = 1 if run.algorithm == "gd" else run.records // run.batch
+    rows = sorted(run.schedule, key=lambda row: int(row["step"]))
+    carried, place = arb(1), len(rows) - 1
+    energy, back = arb(0), []
+    convex = run.losses is not None
+    for step in range(run.steps, 0, -1):
+        while int(rows[place]["step"]) > step:
+            place -= 1
+        rate, sigma = arb(float(rows[place]["lr"])), arb(float(rows[place]["sigma"]))
+        shift = rate * run.sensitivity / run.batch if step % length == 0 or length == 1 else arb(0)
+        energy += (shift / (rate * sigma)) ** 2
+        back.append(((carried * rate * sigma) ** 2, carried * shift))
+        factor = _contraction(run.losses, rate) if run.losses is not None else None
+        convex = convex and factor is not None
+        carried = carried * factor if factor is not None else carried
+    if not convex:
+        return Derived(energy.sqrt(), energy.sqrt())
+    least = _smaller(_minorant_energy(back, arb(0)), energy).sqrt()
+    return Derived(least, least if run.algorithm == "gd" else None)
+
+
+def _minorant_energy(back: Sequence[tuple[arb, arb]], first: arb) -> arb:
+    """min Σ(a/w)² for w² and shifts, both carried to the end and told from there, and `first` at the start."""
+    width, rise = arb(0), first
+    hull = [(arb(0), arb(0))]
+    for noise, shift in reversed(back):
+        width, rise = width + noise, rise + shift
+        while len(hull) > 1:
+            (a, v), (b, w) = hull[-2:]
+            if (w - v) * (width - b) < (rise - w) * (b - a):
+                break
+            hull.pop()
+        hull.append((width, rise))
+    return sum(((w - v) ** 2 / (b - a) for (a, v), (b, w) in pairwise(hull)), arb(0))
+
+
+def _sampling(request: Mapping[str, Any]) -> Derived:
+    """B, Section 5: exactly, or by a chain of step size η, whose noise on the gradient has σ = √(2/η)."""
+    scale = arb(float(request["lipschitz"]))
+    options, exact = [], True
+    rate = arb(float(request["lr"])) if "lr" in request else None
+    if "strong_convexity" in request:
+        strong = arb(float(request["strong_convexity"]))
+        if rate is None:
+            options.append(scale / strong.sqrt())
+        else:
+            c = _contraction((strong, arb(float(request["smoothness"]))), rate)
+            if c is None or not c < 1:
+                raise NotCheckedError("a chain that does not contract")
+            far = c ** int(request["steps"]) if "steps" in request else arb(0)
+            options.append(((1 - far) / (1 + far) * (1 + c) / (1 - c) * rate / 2).sqrt() * scale)
+    if "diameter" in request:
+        product = scale * arb(float(request["diameter"]))
+        options.append((4 * product + (2 * rate * scale**2 if rate is not None else 0)).sqrt())
+        exact = rate is None and "strong_convexity" not in request
+    if not options:
+        raise NotCheckedError("neither strong convexity nor a diameter is stated")
+    best = options[0] if len(options) == 1 else _smaller(*options)
+    return Derived(best, best if exact else None)
+
+
+def _smaller(x: arb, y: arb) -> arb:
+    return x.min(y)

@@ -1,0 +1,477 @@
+"""What pairs say of themselves is on its side of the exact value, and their errors are at least those they make.
+
+Nothing here has slack: without any one allowance some of these fail.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+from dpcalc.conversions import gdp_delta
+from dpcalc.pairs import (
+    adaptive_range,
+    discrete_gaussian,
+    gaussian,
+    moments,
+    profile,
+    subsampled_gaussian,
+    subsampled_renyi,
+)
+from dpcalc.pairs.base import MixturePair, Pair
+from dpcalc.pairs.blended import BlendedPair
+from dpcalc.pairs.bounded_range import BoundedRangePair
+from dpcalc.pairs.cells import Cells
+from dpcalc.pairs.discrete_gaussian import discrete_gaussian_pairs, turned_discrete_gaussian
+from dpcalc.pairs.gaussian import GaussianPair, SampledGaussian
+from dpcalc.pairs.laplace import LaplacePair
+from dpcalc.pairs.points import PointPair
+from dpcalc.rounding import SMALLEST_NORMAL, UNIT
+
+mpf = mpmath.mpf
+
+
+@pytest.fixture(autouse=True)
+def _digits() -> Iterator[None]:
+    with mpmath.workdps(80):
+        yield
+
+
+# Masses of cells and their errors
+
+
+def below_gaussian(mu: float, edge: float) -> tuple[mpmath.mpf, mpmath.mpf]:
+    x = mpf(edge) / mpf(mu)
+    return mpmath.ncdf(x - mpf(mu) / 2), mpmath.ncdf(x + mpf(mu) / 2)
+
+
+def below_laplace(epsilon: float, edge: float) -> tuple[mpmath.mpf, mpmath.mpf]:
+    e, l = mpf(epsilon), mpf(edge)  # noqa: E741
+    if abs(l) > e:
+        return (mpf(l > 0),) * 2
+    return mpmath.exp((l - e) / 2) / 2, 1 - mpmath.exp(-(l + e) / 2) / 2
+
+
+def below_bounded_range(epsilon: float, edge: float) -> tuple[mpmath.mpf, mpmath.mpf]:
+    e, l = mpf(epsilon), max(-mpf(epsilon), min(mpf(epsilon), mpf(edge)))  # noqa: E741
+    unit = -mpmath.expm1(-e)
+    return (mpmath.exp((l - e) / 2) - mpmath.exp(-e)) / unit, (1 - mpmath.exp(-(l + e) / 2)) / unit
+
+
+@pytest.mark.parametrize(
+    ("make", "below", "sizes"),
+    [
+        (GaussianPair, below_gaussian, (0.3, 1.1, 7.0)),
+        (LaplacePair, below_laplace, (0.3, 2.1, 9.0)),
+        (BoundedRangePair, below_bounded_range, (0.3, 2.1, 9.0)),
+    ],
+)
+def test_errors_of_cells_are_at_least_those_made(make: Any, below: Any, sizes: tuple[float, ...]) -> None:
+    for size in sizes:
+        for width in (0.001, 0.3, 2.0):
+            edges = np.sort(np.random.default_rng(1).uniform(-1.5 * size, 1.5 * size, 12)) * width
+            cells = make(size).cells(edges)
+            tails = [(mpf(0), mpf(0)), *(below(size, float(edge)) for edge in edges), (mpf(1), mpf(1))]
+            for side, masses, errors in ((0, cells.p, cells.p_error), (1, cells.q, cells.q_error)):
+                for k, (mass, error) in enumerate(zip(masses, errors, strict=True)):
+                    assert abs(mpf(float(mass)) - (tails[k + 1][side] - tails[k][side])) <= float(error)
+
+
+def test_sums_of_many_points_err_as_they_say() -> None:
+    generator = np.random.default_rng(2)
+    p, q = generator.random(4000), generator.random(4000) * 1e-3
+    pair = PointPair(np.sort(generator.uniform(-1, 1, 4000)), p, q)
+    cells = pair.cells(np.array([0.0]))
+    half = int(np.searchsorted(pair.losses, 0.0))
+    for masses, found, errors in ((p, cells.p, cells.p_error), (q, cells.q, cells.q_error)):
+        for part, mass, error in zip((masses[:half], masses[half:]), found, errors, strict=True):
+            exact = sum(map(Fraction, part.tolist()))
+            assert 0 < abs(Fraction(float(mass)) - exact) <= Fraction(float(error))
+
+
+def test_mass_beyond_the_table_of_discrete_noise() -> None:
+    for sigma, shift in ((1.0, 1), (2.5, 3)):
+        exact = mpmath.exp(-(mpf(math.ceil(38 * sigma) + 1) ** 2) / (2 * mpf(sigma) ** 2)) / (3 * sigma)
+        assert all(mass >= exact > 0 for mass in discrete_gaussian_pairs(sigma, shift)[0].at_infinity())
+        above, _ = turned_discrete_gaussian(sigma, shift, 0.3)
+        assert above.p_infinite >= exact
+
+
+def test_faint_masses_of_turned_noise_are_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discrete_gaussian, "_BEYOND", 0.0)
+    for sigma in np.linspace(3.0, 9.0, 25):
+        above, _ = turned_discrete_gaussian(float(sigma), 2, 0.3)
+        reach = int(np.ceil(38 * sigma))
+        noise = np.stack(discrete_gaussian._tables(float(sigma), np.arange(-reach - 2.0, reach + 3), (2, 0, -2)))
+        far = noise[:, (noise <= 1e-290).any(axis=0)]
+        assert Fraction(above.p_infinite) >= max(sum(Fraction(float(x)) for x in row) for row in far)
+
+
+def test_what_is_surely_infinite_is_rounded_down() -> None:
+    """Masses at infinity that were rounded up to sixteen times, and their share of a sample."""
+    generator = np.random.default_rng(15)
+    for _ in range(100):
+        exact, rate = Fraction(float(generator.random())), float(generator.random())
+        rounded = float(exact * (1 + 15 * Fraction(UNIT)))
+        pair = PointPair(np.array([0.0]), np.array([0.1]), np.array([0.1]), rounded, rounded)
+        assert all(0 < mass <= exact for mass in map(Fraction, pair.surely_infinite()))
+        found = Fraction(MixturePair(pair, rate).surely_infinite()[0])
+        assert found <= Fraction(rate) * Fraction(pair.surely_infinite()[0])
+
+
+# Points that reproduce what is known
+
+
+def test_points_reproduce_no_less_than_the_profiles_they_are_made_of() -> None:
+    losses = np.linspace(0.0, 4.0, 60)
+    for mu in (0.4, 1.0, 2.2):
+        deltas = np.array([float(gdp_delta(mu, float(loss))) for loss in losses])
+        pair = profile.pair_of_profiles(losses, deltas, deltas)
+        q = [Fraction(float(mass)) for mass in pair.q]
+        for loss, delta in zip(losses[1:-1], deltas[1:-1], strict=True):
+            t = [mpmath.exp(mpf(float(x)) - mpf(float(loss))) - 1 for x in pair.losses]
+            above = mpmath.fsum(mpf(float(m)) * x for m, x in zip(pair.q, t, strict=True) if x > 0)
+            assert above * mpmath.exp(mpf(float(loss))) + mpf(pair.p_infinite) >= mpf(float(delta))
+        assert sum(q) <= 1 + Fraction(1, 10**9)
+
+
+def test_the_chord_across_zero_is_rounded_up() -> None:
+    generator = np.random.default_rng(16)
+    for _ in range(100):
+        losses = np.append(0.0, np.sort(generator.uniform(0.01, 3, 3)))
+        forward, backward = generator.uniform(0.01, 0.3, (2, 4))
+        t = [mpmath.exp(mpf(float(x))) for x in losses]
+        chords = []
+        for i in (1, 2, 3):
+            for j in (1, 2, 3):
+                left, right = 1 / t[i], t[j]
+                height = 1 - left + left * mpf(float(backward[i]))
+                chords.append((height * (right - 1) + mpf(float(forward[j])) * (1 - left)) / (right - left))
+        assert mpf(profile._chord_at_zero(losses, forward, backward)) >= min(chords)
+
+
+# Blends
+
+
+class Stub(Pair):
+    """Divergences as they are given."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.asarray(values)
+
+    def masses(self, edges: Any) -> Any:
+        raise NotImplementedError
+
+    def log_excess(self, powers: Any, side: int = 0) -> Any:  # noqa: ARG002
+        return self.values
+
+    def at_infinity(self) -> tuple[float, float]:
+        return float(self.values[0]), float(self.values[1])
+
+
+def test_blends_are_rounded_up() -> None:
+    generator = np.random.default_rng(3)
+    for _ in range(200):
+        weight, other = generator.uniform(0.3, 0.7), generator.uniform(0.4, 0.8)
+        first, second = generator.random(2), generator.random(2)
+        blend = BlendedPair(Stub(first), Stub(second), weight, other)
+        assert Fraction(blend.excess()) >= Fraction(weight) + Fraction(other) - 1
+        for k, found in enumerate(blend.at_infinity()):
+            assert Fraction(found) >= Fraction(weight) * Fraction(first[k]) + Fraction(other) * Fraction(second[k])
+        first, second = generator.uniform(-60, 60, 2), generator.uniform(-60, 60, 2)
+        blend = BlendedPair(Stub(first), Stub(second), weight, other)
+        for k, found in enumerate(blend.log_excess(np.array([2.0, 3.0]))):
+            parts = [mpf(w) * mpmath.exp(mpf(float(v[k]))) for w, v in ((weight, first), (other, second))]
+            assert mpf(float(found)) >= mpmath.log(sum(parts))
+
+
+def test_blended_cells_own_up_to_their_weights() -> None:
+    generator = np.random.default_rng(4)
+    for _ in range(60):
+        weights = generator.uniform(0.1, 0.9, 2)
+        pairs = [PointPair(np.array([-0.5, 0.5]), *generator.random((2, 2))) for _ in range(2)]
+        blend = BlendedPair(*pairs, *weights.tolist())
+        given, cells = [pair.cells(np.array([0.0])) for pair in pairs], blend.cells(np.array([0.0]))
+        for mass, error, own in ((0, 2, cells.p_error), (1, 3, cells.q_error)):
+            for k in range(2):
+                exact = sum(
+                    Fraction(w) * Fraction(float(cell[mass][k])) for w, cell in zip(weights, given, strict=True)
+                )
+                passed = sum(
+                    Fraction(w) * Fraction(float(cell[error][k])) for w, cell in zip(weights, given, strict=True)
+                )
+                assert Fraction(float(own[k])) >= passed + abs(Fraction(float(cells[mass][k])) - exact)
+
+
+# Profiles
+
+
+class Told(Pair):
+    """Two points with masses that are off, and own up to it."""
+
+    def __init__(self, p_off: float, q_off: float) -> None:
+        self.offsets = (p_off, q_off)
+
+    def masses(self, edges: Any) -> Any:
+        p, q = PointPair(np.array([-0.4, 0.4]), np.array([0.25, 0.75]), np.array([0.6, 0.4])).masses(edges)
+        return p + self.offsets[0] * (p > 0.5), q + self.offsets[1] * (p > 0.5)
+
+    def cells(self, edges: Any) -> Cells:
+        p, q = self.masses(edges)
+        return Cells(p, q, *(np.where(p > 0, 1.1 * abs(off), 0.0) for off in self.offsets))
+
+
+@pytest.mark.parametrize(("p_off", "q_off"), [(-1e-3, 0.0), (0.0, 1e-3)])
+def test_a_profile_pays_for_the_errors_of_its_masses(p_off: float, q_off: float) -> None:
+    losses = np.array([-1.0, 0.0, 0.2, 1.0])
+    found = profile.profile(Told(p_off, q_off), losses)
+    assert found[2] >= 0.75 - math.exp(0.2) * 0.4
+
+
+def test_a_profile_of_points_is_never_below_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the reserve of chains taken away, and masses known exactly, the sums that are left are paid for."""
+    monkeypatch.setattr(profile, "_PLACES", 1e-300)
+    generator = np.random.default_rng(5)
+    for _ in range(60):
+        losses = np.sort(generator.uniform(-3, 3, 40))
+        p, q = (masses / masses.sum() for masses in generator.random((2, 40)))
+        edges = np.sort(generator.uniform(-3, 3, 30))
+        pair = PointPair(losses, p, q)
+        monkeypatch.setattr(PointPair, "cells", lambda self, at: Cells(*self.masses(at), *np.zeros((2, len(at) + 1))))
+        for loss, found in zip(edges, profile.profile(pair, edges), strict=True):
+            above = losses >= loss
+            exact = sum(map(Fraction, p[above].tolist())) - Fraction(float(mpmath.exp(mpf(float(loss))))) * sum(
+                map(Fraction, q[above].tolist())
+            )
+            assert Fraction(float(found)) >= min(exact, 1)
+
+
+def test_places_of_a_chain_are_paid_for() -> None:
+    """A loss that is a difference of two is off by a rounding, and an atom there is on the wrong side of it."""
+    pair = PointPair(np.array([-0.3, 0.3]), np.array([0.4, 0.6]), np.array([0.6, 0.4]))
+    for loss in (0.3 - 2e-14, 0.3 * (1 - 2e-14)):
+        found = float(profile.profile(pair, np.array([loss]))[0])
+        assert found >= mpf(0.6) - mpmath.exp(mpf(0.3) - mpf("9e-14")) * mpf(0.4)
+
+
+# Adaptive choice among bounded ranges
+
+
+def test_one_step_of_the_adaptive_optimum_is_never_below_a_two_point_pair() -> None:
+    """After one run, at every point of the grid: (1 - √(s e^-ε))² / (1 - e^-ε), and rounded up."""
+    for epsilon in (0.3, 1.0, 2.7, 5.0):
+        steps = 150
+        width = epsilon / steps
+        found = adaptive_range._step(np.zeros(1), steps, steps, width, np.arange(steps + 1))
+        for j in range(steps + 1):
+            s, e = mpmath.exp(j * mpf(width)), steps * mpf(width)
+            for t in (j * mpf(width) + (e - j * mpf(width)) / 2, (j + (steps - j) // 2) * mpf(width)):
+                exact = (1 - mpmath.exp(t - e) - s * (mpmath.exp(-t) - mpmath.exp(-e))) / -mpmath.expm1(-e)
+                assert mpf(float(found[j])) >= exact
+
+
+def test_the_rounding_of_a_step_is_paid_for(erring: Callable[..., None]) -> None:
+    """A flat profile, whose chords do not bend: the mean of the ratio is 1, and exponentials are a little too small."""
+    erring(adaptive_range, "np", exp=-2 * UNIT)
+    raised = adaptive_range._step(np.full(40, 0.3), 20, 10, 0.1, np.arange(11))
+    assert np.all(raised >= 0.3)
+
+
+# Rényi divergences
+
+
+def f(ratio: mpmath.mpf, beta: mpmath.mpf) -> mpmath.mpf:
+    return ratio**beta - 1 - beta * (ratio - 1)
+
+
+POWERS = np.array([1 + 1e-7, 1.003, 1.7, 4.0, 31.0])
+
+
+@pytest.mark.parametrize("mu", [1e-4, 0.07, 0.9, 3.0])
+def test_the_gaussian_divergence(mu: float, erring: Callable[..., None]) -> None:
+    exact = [mpmath.log(mpmath.expm1(mpf(float(b)) * (mpf(float(b)) - 1) * mpf(mu) ** 2 / 2)) for b in POWERS]
+    for value, found in zip(exact, GaussianPair(mu).log_excess(POWERS), strict=True):
+        assert mpf(float(found)) >= value
+    erring(gaussian, "np", log=2 * UNIT, expm1=-2 * UNIT)
+    for value, found in zip(exact, GaussianPair(mu).log_excess(POWERS), strict=True):
+        assert value <= mpf(float(found)) <= value + mpf("1e-11") * (1 + abs(value))
+
+
+def test_what_lies_outside_a_gaussian_window() -> None:
+    """The stated bound itself, in fifty digits."""
+    for mu in (0.3, 1.1):
+        for power in (1.5, 3.0, 7.7, -0.5, -3.0):
+            m, b = mpf(mu), mpf(power)
+            low, high, found = GaussianPair(mu).window(np.array([power]))
+            under = [mpf(end) / m + m / 2 for end in (low, high)]
+            steep = mpmath.ncdf(b * m - under[1]) if power > 1 else mpmath.ncdf(under[0] - b * m)
+            steep *= mpmath.exp(b * (b - 1) * m * m / 2)
+            flat = abs(b) * (mpmath.ncdf(under[0]) + mpmath.ncdf(-under[1]) + mpmath.ncdf(m - under[1]))
+            assert mpf(float(found[0])) >= mpmath.log(steep + flat)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.2, 1.3, 40.0])
+def test_the_laplace_divergence(epsilon: float) -> None:
+    powers = np.array([1 + 1e-6, 1.2, 1.9, 7.3, 23.0])
+    e = mpf(epsilon)
+    for power, found in zip(powers, LaplacePair(epsilon).log_excess(powers), strict=True):
+        b = mpf(float(power))
+        x, y = (b - 1) * e, -b * e
+        terms = b * (mpmath.exp(x) - 1 - x) + (b - 1) * (mpmath.exp(y) - 1 - y)
+        assert mpf(float(found)) >= mpmath.log(terms / (2 * b - 1))
+
+
+def test_divergences_are_rounded_up_from_exact_excesses() -> None:
+    """The last step by itself: log(1 + excess) / (α - 1)."""
+    generator = np.random.default_rng(6)
+    for _ in range(40):
+        orders, values = 1 + np.exp(generator.uniform(-4, 4, 8)), generator.uniform(-60, 200, 8)
+        for order, value, found in zip(orders, values, Stub(values).rdp(orders), strict=True):
+            exact = mpmath.log1p(mpmath.exp(mpf(float(value)))) / (mpf(float(order)) - 1)
+            assert exact <= mpf(float(found)) <= exact * (1 + mpf("1e-12"))
+
+
+def test_subsampled_divergences_are_rounded_up_from_exact_excesses(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(7)
+    for _ in range(40):
+        orders, sigma = 1 + np.exp(generator.uniform(-4, 4, 8)), float(generator.uniform(0.1, 5))
+        values = generator.uniform(-60, -5, 8)
+        monkeypatch.setattr(subsampled_gaussian, "log_excess", lambda *_, values=values: values[None])
+        sampled = subsampled_gaussian.rdp(orders, np.array([sigma]), 0.5)[0]
+        unsampled = subsampled_gaussian.rdp(orders, np.array([sigma]), 1.0)[0]
+        for order, value, found, plain in zip(orders, values, sampled, unsampled, strict=True):
+            whole = mpf(float(order)) / (2 * mpf(sigma) ** 2)
+            assert mpf(float(plain)) >= whole
+            exact = mpmath.log1p(mpmath.exp(mpf(float(value)))) / (mpf(float(order)) - 1)
+            assert mpf(float(found)) >= min(exact, whole)
+
+
+def test_divergences_of_many_are_rounded_up_from_exact_excesses(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(17)
+    pairs = [GaussianPair(0.7).mixed(0.1), GaussianPair(0.9).mixed(0.2)]
+    for _ in range(20):
+        orders, values = 1 + np.exp(generator.uniform(-4, 4, 8)), generator.uniform(-60, -5, (2, 8))
+        monkeypatch.setattr(gaussian, "subsampled_log_excess", lambda *_, values=values: values)
+        for row, excesses in zip(SampledGaussian.two_sided_rdps(pairs, orders), values, strict=True):
+            for order, value, found in zip(orders, excesses, row, strict=True):
+                exact = mpmath.log1p(mpmath.exp(mpf(float(value)))) / (mpf(float(order)) - 1)
+                assert mpf(float(found)) >= exact
+
+
+def test_means_over_points_with_large_exponents() -> None:
+    """βl of some hundreds is rounded by hundreds of units of what it is the exponent of."""
+    chosen = random.Random(8)
+    for _ in range(60):
+        loss, power = chosen.uniform(5, 20), chosen.uniform(20, 29)
+        found = float(moments.log_mean_excess(np.array([0.3]), np.array([loss]), np.array([power]))[0])
+        assert mpf(found) >= mpmath.log(mpf(0.3) * f(mpmath.exp(mpf(loss)), mpf(power)))
+
+
+def test_means_over_points_with_powers_near_one() -> None:
+    """R(βl) - βR(l) cancels: what rounding leaves is paid for."""
+    chosen = random.Random(9)
+    for _ in range(60):
+        loss, power = chosen.uniform(-1, 1), 1 + 10 ** chosen.uniform(-9, -5)
+        found = float(moments.log_mean_excess(np.array([0.3]), np.array([loss]), np.array([power]))[0])
+        assert mpf(found) >= mpmath.log(mpf(0.3) * f(mpmath.exp(mpf(loss)), mpf(power)))
+
+
+@pytest.mark.parametrize(("p_off", "q_off"), [(-1.0, 0.0), (1.0, 0.0), (0.0, -1.0), (0.0, 1.0)])
+def test_spread_masses_are_raised_by_their_doubt(monkeypatch: pytest.MonkeyPatch, p_off: float, q_off: float) -> None:
+    """Masses that err by as much as `spread` allows, here by some thousandths: no weight is below that of the truth."""
+    monkeypatch.setattr(moments, "ROUNDING", 0.01)
+    p, q, low, high = 0.55, 0.5, -0.2, 0.4  # one cell, with all the mass
+    lifted = (p * math.exp(-low) - q) / math.expm1(high - low)
+    rough = PointPair(np.array([0.1]), np.array([p * (1 + 0.004 * p_off)]), np.array([q * (1 + 0.004 * q_off)]))
+    weights = moments.spread(rough, np.array([low, high]))
+    assert weights[0] >= q - lifted
+    assert weights[1] >= lifted
+
+
+def test_points_too_faint_for_q() -> None:
+    chosen = random.Random(10)
+    for _ in range(60):
+        losses = np.sort([chosen.uniform(250, 299) for _ in range(3)])
+        masses = np.array([chosen.uniform(0.1, 1) * 1e-200 for _ in range(3)])
+        pair = PointPair(losses, masses, np.zeros(3))
+        for power in (1.5, 4.2, -2.0):
+            found = float(pair.log_excess(np.array([power]))[0])
+            logs = [(mpf(power) - 1) * mpf(float(x)) if power > 1 else mpmath.log(-mpf(power)) for x in losses]
+            exact = mpmath.log(mpmath.fsum(mpmath.exp(x) * mpf(float(m)) for x, m in zip(logs, masses, strict=True)))
+            assert mpf(found) >= exact
+    faint = PointPair(np.array([290.0]), np.array([5e-324]), np.zeros(1))
+    assert float(faint.log_excess(np.array([2.0]))[0]) >= math.log(SMALLEST_NORMAL) + 290
+
+
+def test_discrete_gaussians_beyond_their_table() -> None:
+    """At an order so high that its mass lies beyond, 2e^{β(β-1)μ²/2} is the bound, rounded up."""
+    for sigma in (0.7, 1.0, 1.3):
+        pair, _ = discrete_gaussian_pairs(sigma, 1)
+        for power in (60.1, 77.7, 93.3):
+            mu = mpf(pair.mu)
+            exact = mpf(power) * (mpf(power) - 1) * mu * mu / 2 + mpmath.log(2)
+            assert mpf(float(pair.log_excess(np.array([power]))[0])) >= exact
+
+
+# The subsampled Gaussian
+
+
+def test_the_integrand_left_of_the_nodes() -> None:
+    chosen = random.Random(11)
+    for _ in range(100):
+        rate, power = chosen.uniform(1e-4, 0.9), 1 + 10 ** chosen.uniform(-8, 1.5)
+        loss = math.log1p(-rate)
+        found = float(subsampled_renyi._gap(np.array([power]), np.array([[loss]]))[0, 0])
+        assert mpf(found) >= f(mpmath.exp(mpf(loss)), mpf(power))
+
+
+def test_sums_with_powers_near_one() -> None:
+    """Where the integrand cancels, near and far: the whole, with the same nodes and weights in fifty digits."""
+    generator = np.random.default_rng(12)
+    for low, high in ((-3.0, 3.0), (31.0, 60.0)):
+        for _ in range(30):
+            v, weights = generator.uniform(low, high, 5), generator.uniform(-40, -1, 5)
+            power = float(1 + 10 ** generator.uniform(-9, -7))
+            found = float(subsampled_renyi._sums(np.array([power]), v[None], weights[None])[0, 0])
+            parts = [
+                mpmath.exp(mpf(float(w))) * f(mpmath.exp(mpf(float(x))), mpf(power))
+                for x, w in zip(v, weights, strict=True)
+            ]
+            assert mpf(found) >= mpmath.fsum(parts)
+
+
+def binomial_log_excess(order: int, sigma: float, rate: float) -> mpmath.mpf:
+    s, q = mpf(sigma), mpf(rate)
+    terms = (
+        mpmath.binomial(order, k) * (1 - q) ** (order - k) * q**k * mpmath.expm1(k * (k - 1) / (2 * s * s))
+        for k in range(2, order + 1)
+    )
+    return mpmath.log(mpmath.fsum(terms))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "orders"), [(0.3, 0.6, (40, 200)), (0.6, 0.8, (10, 14)), (0.8, 5.0, (2, 9)), (15.0, 40.0, (2, 60))]
+)
+def test_the_excess_at_whole_orders(low: float, high: float, orders: tuple[int, int]) -> None:
+    chosen = random.Random(13)
+    for _ in range(12):
+        sigma, rate, order = chosen.uniform(low, high), 10 ** chosen.uniform(-3, -0.05), chosen.randint(*orders)
+        found = float(subsampled_renyi.log_excess(np.array([float(order)]), np.array([sigma]), rate)[0, 0])
+        assert mpf(found) >= binomial_log_excess(order, sigma, rate)
+
+
+def test_the_bound_by_convexity_is_rounded_up() -> None:
+    """Noise so small that no rule has nodes enough: q(e^{β(β-1)/2σ²} - 1)."""
+    chosen = random.Random(14)
+    for _ in range(60):
+        sigma, rate, power = chosen.uniform(1e-3, 2e-3), chosen.uniform(0.01, 0.9), 1 + chosen.uniform(1e-6, 1e-4)
+        found = float(subsampled_renyi.log_excess(np.array([power]), np.array([sigma]), rate)[0, 0])
+        exponent = mpf(power) * (mpf(power) - 1) / (2 * mpf(sigma) ** 2)
+        assert mpf(found) >= mpmath.log(mpf(rate)) + mpmath.log(mpmath.expm1(exponent))
