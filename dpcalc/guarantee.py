@@ -8,41 +8,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, get_args
 
 from dpcalc.errors import IncompatibleError
+from dpcalc.evidence import Evidence, Status, weakest_status
 from dpcalc.risk import Risk
 
 Adjacency = Literal["add-remove", "replace-one"]
-Status = Literal["certified", "numerical", "approximate"]
 MuKind = Literal["exact", "upper", "approximate"]
 Quantity = Literal["epsilon", "delta", "mu", "rho", "advantage"]
 Outcome = Literal["within", "over", "unproved"]
 
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace-one")
-# From the strongest claim to the weakest: a combination is as weak as its weakest part.
-STATUSES: tuple[Status, ...] = ("certified", "numerical", "approximate")
 
 # Two numbers this close, relative to each other, are one number whose last digits were rounded: 0.1 + 0.2 is 0.3.
 LAST_DIGITS = 1e-14
 
 DEFAULT_ORDERS: tuple[float, ...] = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """What numbers rest on, as data: citations, what must hold, what must be read, and how much may be claimed.
-
-    It adds up: everything once, in order, and the claim as weak as its weakest part.
-    """
-
-    citations: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-    status: Status = "certified"
-
-    def __add__(self, other: Evidence) -> Evidence:
-        lines = ("citations", "assumptions", "warnings", "remarks")
-        both = {name: tuple(dict.fromkeys((*getattr(self, name), *getattr(other, name)))) for name in lines}
-        return Evidence(**both, status=weakest_status([self.status, other.status]))
 
 
 class Release(Protocol):
@@ -183,11 +162,6 @@ def common_adjacency(adjacencies: Iterable[Adjacency]) -> Adjacency:
             f"cannot combine guarantees under {' and '.join(found)}; state them all under one adjacency."
         )
     return found[0]
-
-
-def weakest_status(statuses: Iterable[Status]) -> Status:
-    """How much a combination may claim: as much as its weakest part."""
-    return max(statuses, key=STATUSES.index, default="certified")
 
 
 @dataclass(frozen=True, kw_only=True)

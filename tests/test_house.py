@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import dpcalc
-from dpcalc.guarantee import Evidence
+from dpcalc.evidence import Evidence
 
 PACKAGE = Path(dpcalc.__file__).parent
 

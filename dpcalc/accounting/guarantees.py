@@ -12,7 +12,8 @@ from dpcalc.accounting.clt import approximate_mu
 from dpcalc.accounting.question import TOLERANCE, Answer, Question
 from dpcalc.accounting.renyi import composed_rdp, composed_rho
 from dpcalc.conversions.gaussian import THEOREM as GDP_THEOREM
-from dpcalc.guarantee import DEFAULT_ORDERS, Evidence, Guarantee, MuKind
+from dpcalc.evidence import Evidence
+from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee, MuKind
 from dpcalc.mechanisms.base import Mechanism
 
 Parts = Sequence[tuple[Mechanism, int]]

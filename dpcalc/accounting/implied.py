@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from dpcalc.conversions.gaussian import gdp_lower
 from dpcalc.errors import InputError
-from dpcalc.guarantee import DEFAULT_ORDERS, Evidence, Guarantee
+from dpcalc.evidence import Evidence
+from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee
 from dpcalc.mechanisms.declared import Declared, DeclaredDP, DeclaredGDP
 
 FALSE_POSITIVE_RATES = (1e-3, 1e-2, 1e-1)

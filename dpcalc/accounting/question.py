@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Status
+from dpcalc.evidence import Status
 
 TOLERANCE = 1e-3
 """The relative width of the interval that is aimed for if nobody says another."""

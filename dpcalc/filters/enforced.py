@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpcalc.accounting.implied import implied
+from dpcalc.evidence import Evidence
 from dpcalc.filters import dominating
 from dpcalc.filters.rule import Rule, theorem_of
 from dpcalc.filters.settings import Settings
-from dpcalc.guarantee import Evidence, Guarantee, Stated
+from dpcalc.guarantee import Guarantee, Stated
 
 ODOMETERS = {"gdp": "Koskela et al. 2023, Section C.5", "rdp": "Feldman, Zrnic 2021, Proposition 4.10, Corollary 4.11"}
 _SPLIT_THEOREM = "Whitehouse, Ramdas, Rogers, Wu 2023: steps with a δ of their own"

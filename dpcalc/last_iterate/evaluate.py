@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from dpcalc import conversions
-from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Evidence, Guarantee, Stated
+from dpcalc.evidence import Evidence
+from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee, Stated
 from dpcalc.last_iterate import cyclic, gradient_descent, stochastic
 from dpcalc.last_iterate.bound import CLIPPED, COMPOSITION, Bound
 from dpcalc.last_iterate.setting import Setting

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from dpcalc import conversions
-from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Evidence, Guarantee, Stated
+from dpcalc.evidence import Evidence
+from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee, Stated
 from dpcalc.last_iterate import exponential_mechanism as bounds
 from dpcalc.last_iterate.bound import Bound
 from dpcalc.last_iterate.contraction import ROUND_UP

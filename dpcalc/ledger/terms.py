@@ -14,8 +14,9 @@ import numpy as np
 from dpcalc import conversions
 from dpcalc.arrays import Bools
 from dpcalc.errors import InputError
+from dpcalc.evidence import Evidence
 from dpcalc.filters.mixture import Mixture, renyi_room
-from dpcalc.guarantee import Adjacency, Evidence, Guarantee, Stated
+from dpcalc.guarantee import Adjacency, Guarantee, Stated
 from dpcalc.ledger.measure import Measure
 from dpcalc.ledger.units import UNIT, Vector, as_typed, float_down, float_up, root_up, units_down, units_up
 from dpcalc.report import rounded_up

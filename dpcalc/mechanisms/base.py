@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dpcalc import conversions
 from dpcalc.errors import IncompatibleError
-from dpcalc.guarantee import Adjacency, Evidence
+from dpcalc.evidence import Evidence
+from dpcalc.guarantee import Adjacency
 
 if TYPE_CHECKING:
     from dpcalc.arrays import Floats

@@ -50,7 +50,7 @@ def _settings(result: Result) -> str:
     guarantee = result.guarantee
     if guarantee is None:
         return ""
-    run = dict(result.facts).get("run")
+    run = next((row[1] for row in result.labelled if row[0] == "run"), None)
     if run is not None:
         return f"{run}; {guarantee.status}"
     listed = [_entry(entry) for entry in guarantee.mechanisms[:2]]
@@ -185,7 +185,7 @@ def _measured(result: Result, subtitle: str) -> list[Chart]:
     x = tuple(float(point["step"]) for point in points)
     line = Line(label="", x=x, y=tuple(point["test"] if mistakes else 100 * point["test"] for point in points))
     title = "Mean squared error on test records" if mistakes else "Test records that are right"
-    label = "error" if mistakes else "%"
+    label = "error, on 1,000 at most" if mistakes else "%, of 1,000 at most"
     return [Chart(title=title, subtitle=subtitle, x_label="step", y_label=label, lines=(line,), timed=True)]
 
 

@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import Any, cast
 
 from dpcalc.errors import DpcalcError, InputError
-from dpcalc.guarantee import STATUSES, Adjacency, Status
+from dpcalc.evidence import STATUSES, Status
+from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.spec.fields import Reader
 from dpcalc.spec.node import Node

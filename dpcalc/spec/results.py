@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from dpcalc.errors import CertificationError, InputError
-from dpcalc.guarantee import STATUSES, Adjacency, Budget, Guarantee, Status, weakest_status
+from dpcalc.evidence import STATUSES, Status, weakest_status
+from dpcalc.guarantee import Adjacency, Budget, Guarantee
 from dpcalc.numbers import NON_NEGATIVE, PROBABILITY_OR_ZERO, RENYI_ORDER, Range
 from dpcalc.report import SCHEMA, plain, rounded_up, written
 from dpcalc.spec.fields import Field, read_number

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from dpcalc.errors import DpcalcError, IncompatibleError, InputError
-from dpcalc.guarantee import ADJACENCIES, Adjacency, Budget, Quantity, Status
+from dpcalc.evidence import Status
+from dpcalc.guarantee import ADJACENCIES, Adjacency, Budget, Quantity
 from dpcalc.numbers import NON_NEGATIVE, PROBABILITY_OR_ZERO
 from dpcalc.report import written
 from dpcalc.spec.entries import Entry, read_entry

@@ -19,7 +19,6 @@ from dpcalc.files.reader import LIMIT, STANDARD_STREAM, check_size, opened, read
 from dpcalc.filters.rule import theorem_of
 from dpcalc.guarantee import Guarantee, Result, Section
 from dpcalc.numbers import parse_number
-from dpcalc.report import written
 from dpcalc.training.noise import SYSTEM
 from dpcalc.training.queries import Answer, LinearQueries, Terms
 
@@ -90,7 +89,7 @@ def result_of(queries: LinearQueries, answers: Sequence[Answer], delta: float) -
     rows = tuple((each.name, each.values[0], f"± {each.error:.4g}") for each in answers)
     people, out = len(queries.spent), queries.left_out
     facts = (
-        ("noise", f"σ = {written(terms.sigma)} on every answer; a person takes part while Σq² ≤ {terms.norm_budget:g}"),
+        ("noise", f"σ = {terms.sigma:.4g} on every answer; a person takes part while Σq² ≤ {terms.norm_budget:g}"),
         ("people", f"{people:,}, of whom {out:,} were left out of a query ({_SENSITIVE})"),
     )
     details = {

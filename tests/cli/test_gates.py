@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from dpcalc.guarantee import STATUSES, Budget, Guarantee, Result, weakest_status
+from dpcalc.evidence import STATUSES, weakest_status
+from dpcalc.guarantee import Budget, Guarantee, Result
 
 Run = Callable[..., Any]
 

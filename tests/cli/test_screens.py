@@ -36,6 +36,7 @@ SCREENS = (
      "--sweep", "lr=0.01,0.1"),
     ("train", "--filter", "gdp", "--model", "logistic", "--steps", "8", "--seed", "1"),
     MIXED,
+    ("queries", str(ROOT / "examples" / "queries.csv"), "--norm-budget", "3", "--epsilon", "1", "--delta", "1e-6"),
     (*MIXED, "-v"),
     ("convert", "--gdp", "1.2", "--delta", "1e-5", "--delta", "1e-7"),
     ("exp-mech", "--lipschitz", "1", "--strong-convexity", "4", "--delta", "1e-5"),

@@ -9,6 +9,7 @@ import json
 import resource
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -256,3 +257,13 @@ class TestStates:
 def test_json_rows_may_begin_after_empty_lines(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("\n\n" + json.dumps({"step": 0, "id": "a", "norm": 2}) + "\n")
     assert carry_out(REQUEST, str(tmp_path / "log")).filter.totals[0].tolist() == [4.0]
+
+
+def test_hardly_any_noise_under_sampling_takes_no_longer_than_enough_of_it(tmp_path: Path) -> None:
+    """Where a rule would be too long nothing is computed at all: tables of 10⁹ times the noise took a minute."""
+    path = tmp_path / "log.csv"
+    path.write_text("step,id,norm\n0,a,1\n0,b,0.5\n")
+    start = time.process_time()
+    for sigma in (1e-5, 3e-3):
+        carry_out(Request(kind="rdp", sigma=sigma, orders=(8.0,), rhos=(0.1,), sample_rate=0.01), str(path))
+    assert time.process_time() - start < 15

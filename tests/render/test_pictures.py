@@ -257,3 +257,9 @@ def test_ends_tell_counts_with_separators_and_settings_stand_below_the_title(dpc
     )  # fmt: skip
     (chart,) = charts(told(result))
     assert chart.subtitle == "cgd, n 60,000, batch 1,500, noise/clip 3, clip 5, rate 0.05, m 0.002, M 2, δ 1e-5"
+
+
+def test_the_pictures_of_a_run_tell_its_settings() -> None:
+    result = library.train(filter="gdp", model="logistic", steps=8, seed=2)
+    assert {chart.subtitle.partition(", ")[0] for chart in charts(told(result))} == {"gd"}
+    assert all("noise" in chart.subtitle and "clip 1" in chart.subtitle for chart in charts(told(result)))
