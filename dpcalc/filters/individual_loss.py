@@ -207,7 +207,7 @@ class _Direction:
         ends = np.cumsum(np.bincount(which.ravel(), minlength=keys.shape[1]))
         groups = []
         for (abscissa, half), members in zip(keys.T.tolist(), np.split(order, ends[:-1]), strict=True):
-            reach = math.sqrt(2 * (float(excess[members].max()) + 3 - math.log(self._care.errors)))
+            reach = math.sqrt(2 * (float(excess[members].max()) + 7))
             c, scale = float(_ABSCISSAS[abscissa]), 2.0 ** (half / 2)
             groups.append(_Group(todo[members], c, float(period[members].max()), reach, scale))
         return groups
