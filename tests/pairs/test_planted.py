@@ -105,7 +105,7 @@ def test_mass_beyond_the_table_of_discrete_noise() -> None:
 
 
 def test_faint_masses_of_turned_noise_are_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discrete_gaussian, "_BEYOND", 0.0)
+    monkeypatch.setattr(discrete_gaussian, "FAINT", 0.0)
     for sigma in np.linspace(3.0, 9.0, 25):
         above, _ = turned_discrete_gaussian(float(sigma), 2, 0.3)
         reach = int(np.ceil(38 * sigma))
