@@ -173,7 +173,9 @@ def _plant(mutant: Mutant) -> None:
     exec(code, vars(module))
     changed = {n: value for n, value in vars(module).items() if isinstance(value, float) and before.get(n) != value}
     vars(module).update({name: value for name, value in before.items() if name not in changed})
-    for other in [known for name, known in sys.modules.items() if name.partition(".")[0] == "dpcalc"]:
+    for other in [
+        known for known in sys.modules.values() if (getattr(known, "__file__", "") or "").startswith(str(ROOT))
+    ]:
         for name, value in changed.items():
             if vars(other).get(name) == before[name]:
                 setattr(other, name, value)

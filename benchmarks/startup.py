@@ -16,9 +16,10 @@ import sys
 CASES = (
     (("convert", "--gdp", "1.2", "--delta", "1e-5"), "import typer, rich.table, scipy.special", 0.7),
     (("convert", "--dp", "1.5,1e-6", "--epsilon", "0.9", "-f", "json"), "import typer, rich.table, scipy.special", 0.7),
+    (("compose", "-m", "gaussian,noise_multiplier=3", "--delta", "1e-6"), "import typer._adapters, yaml, numpy", 1.2),
     (
-        ("compose", "-m", "gaussian,noise_multiplier=3", "--delta", "1e-6"),
-        "import typer._adapters, yaml, scipy.special, scipy.fft",
+        ("compose", "-m", "gaussian,noise_multiplier=3,sampling=poisson,rate=0.01,count=500", "--delta", "1e-6"),
+        "import typer._adapters, yaml, scipy.special",
         1.2,
     ),
     (("--help",), "import typer", 1.2),

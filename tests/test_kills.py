@@ -21,16 +21,25 @@ from dpcalc.files.archive import load_sealed
 what, folder = sys.argv[1], Path(sys.argv[2])
 np.save(folder / "log.npy", np.ones((2, 3)))
 (folder / "data.csv").write_text("a,label\\n" + "".join(f"{n},{n % 2}\\n" for n in range(8)))
+(folder / "spec.yaml").write_text("mechanisms: [{type: gdp, mu: 0.4}]\\n")
 outputs = {
     "filter": {"state": "--state", "table.csv": "--per-individual", "result.json": "-o"},
     "train": {"run.npz": "--checkpoint", "model.npz": "--save", "result.json": "-o"},
     "log": {"norms.npy": "--log"},
+    "table": {"norms.csv": "--log"},
+    "plot": {"curve.png": "--plot", "result.json": "-o"},
+    "report": {"page.html": "-o"},
+    "export": {"copy.jsonl": "-o"},
 }[what]
 first = {
     "filter": ["filter", str(folder / "log.npy"), "--filter", "gdp", "--sigma", "2", "--mu", "3"],
     "train": ["train", "--data", str(folder / "data.csv"), "--model", "logistic", "--algorithm", "gd", "--steps", "2",
               "--noise-multiplier", "3", "--seed", "4"],
-}["filter" if what == "filter" else "train"]
+    "plot": ["convert", "--gdp", "0.8", "--delta", "1e-6"],
+    "report": ["report", str(folder / "spec.yaml"), "--delta", "1e-6"],
+    "export": ["ledger", "export", str(folder / "ledger.db")],
+}
+first = first["train" if what in ("log", "table") else what]
 command = [*first, *(word for name, flag in outputs.items() for word in (flag, str(folder / name)))]
 
 def run(kill_at=None):
@@ -68,6 +77,13 @@ def clear():
         if path.name in outputs or path.name.startswith("."):
             path.unlink()
 
+if what == "export":
+    with redirect_stdout(io.StringIO()):
+        for words in ("init L --budget b --mu 1", "spend L b -m gdp,mu=0.1 --key k"):
+            try:
+                main(["ledger", *words.replace("L", str(folder / "ledger.db")).split()])
+            except SystemExit as ending:
+                assert not ending.code
 try:  # once here, so that every child has its modules
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         main(command)
@@ -100,7 +116,10 @@ print(killed)
 
 
 @pytest.mark.skipif(not hasattr(sys, "addaudithook") or sys.platform == "win32", reason="needs fork")
-@pytest.mark.parametrize(("what", "least"), [("filter", 9), ("train", 9), ("log", 3)])
+@pytest.mark.parametrize(
+    ("what", "least"),
+    [("filter", 9), ("train", 9), ("log", 3), ("table", 3), ("plot", 6), ("report", 3), ("export", 3)],
+)
 def test_killed_at_every_call_a_writer_leaves_the_old_or_the_new(tmp_path: Path, what: str, least: int) -> None:
     command = [sys.executable, "-c", SCRIPT, what, str(tmp_path)]
     done = subprocess.run(

@@ -11,6 +11,7 @@ from dpcalc.accounting.question import Answer, Question
 from dpcalc.arrays import Floats
 from dpcalc.conversions import rdp_curve_delta, rdp_curve_epsilon
 from dpcalc.mechanisms.base import Mechanism
+from dpcalc.rounding import accumulated, up
 
 _LARGEST_ORDER = 1e5
 
@@ -25,20 +26,20 @@ def composed_rdp(parts: Sequence[tuple[Mechanism, int]]) -> Callable[[Floats], F
         total = np.zeros_like(orders)
         for kind, members in kinds.items():
             total = total + kind.summed_rdp(members, orders)
-        return total * (1 + 1e-13)
+        return total * (1 + accumulated(len(parts) + 8))
 
     return curve
 
 
 def composed_rho(parts: Sequence[tuple[Mechanism, int]]) -> float | None:
     """Σ count·ρ; None unless every part has a finite zCDP parameter."""
-    total = 0.0
+    total = []
     for mechanism, count in parts:
         rho = mechanism.zcdp()
         if rho is None:
             return None
-        total += count * rho
-    return total * (1 + 1e-15)
+        total.append(count * rho)
+    return up(math.fsum(total), 2)
 
 
 def by_rdp(parts: Sequence[tuple[Mechanism, int]], question: Question) -> Answer:

@@ -114,7 +114,7 @@ class Result:
         try:
             import pandas
         except ImportError:
-            raise InputError("a frame needs pandas, which is not installed") from None
+            raise InputError("a frame needs pandas, which is not installed; pip install pandas") from None
         from dpcalc.report import csv_records
 
         return pandas.DataFrame([dict(record) for record in csv_records(self._told)])

@@ -19,10 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import ndtr
 
 from dpcalc.arrays import Bools, Floats, Indices
-from dpcalc.elementary import exp_remainder
+from dpcalc.elementary import exp_remainder, ndtr
 from dpcalc.pairs.moments import ROUNDING
 
 _REACH = 12.0  # standard deviations beyond the outermost maximum
@@ -160,8 +159,11 @@ def _large(powers: Floats, sigma: Floats, rate: Floats) -> Floats:
     width = np.minimum(np.pi * sigma, 6.0) * (1 - 1e-12)
     step = 2 * np.pi * width / (_DIGITS + width**2 / 2)
     kappa = 2 * np.exp(width**2 / 2) / np.expm1(2 * np.pi * width / step)
-    result = np.where(2 * _REACH / step > _MOST_NODES, np.inf, _around(powers, sigma, rate, step))
-    wide = np.flatnonzero(np.any(result == np.inf, axis=1))
+    result = np.full((len(sigma), len(powers)), np.inf)
+    short = np.flatnonzero(2 * _REACH / step <= _MOST_NODES)
+    if short.size:
+        result[short] = _around(powers, sigma[short], rate[short], step[short])
+    wide = short[np.any(result[short] == np.inf, axis=1)]
     if wide.size:
         throughout = _throughout(powers, sigma[wide], rate[wide], step[wide])
         result[wide] = np.where(result[wide] == np.inf, throughout, result[wide])

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
 
 from dpcalc.arrays import Floats
+from dpcalc.elementary import ndtr
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.cells import cells_from_tails
 from dpcalc.pairs.points import PointPair

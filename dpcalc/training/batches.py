@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc.asked import Algorithm
+from dpcalc.numbers import SMALLEST
 from dpcalc.training.noise import Noise
 
 Records: TypeAlias = slice | NDArray[np.int64]
@@ -81,7 +82,7 @@ class Batches:
             spread += (1 - share) * (math.log1p(-share) - math.log1p(-rate))
         # The sum cancels to about (share − rate)², and is rounded by less than 1e-14 of one and the logarithm.
         exponent = others * (spread - 1e-14 * (1 + abs(math.log(share / rate))))
-        return min(1.0, math.exp(-exponent) * (1 + 1e-12) + 5e-324)
+        return min(1.0, math.exp(-exponent) + SMALLEST)
 
     def slots_within(self, allowed: float) -> int:
         """The fewest slots for which a step overflows with probability at most `allowed`."""

@@ -20,6 +20,7 @@ from dpcalc.errors import InputError
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.declared import DeclaredDP
 from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.rounding import up
 from dpcalc.training.names import StopName
 from dpcalc.training.noise import Noise
 from dpcalc.training.settings import Settings
@@ -52,7 +53,7 @@ class Looks:
         if self.stop_by == "continual":
             levels = self.watched.bit_length()
             return [*found, (Gaussian(noise_multiplier=self.deviation / levels**0.5), 1)]
-        return [*found, (DeclaredDP(epsilon=2 / self.scale * (1 + 1e-15)), 1)]
+        return [*found, (DeclaredDP(epsilon=up(2 / self.scale, 1)), 1)]
 
     @property
     def scale(self) -> int:

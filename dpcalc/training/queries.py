@@ -71,7 +71,7 @@ class Terms:
                 raise InputError("a budget in ε needs its δ", where="delta")
             mu = conversions.gdp_mu(epsilon, delta)
         elif rho is not None:
-            mu = math.sqrt(2 * rho) * (1 - 1e-15)
+            mu = math.sqrt(2 * rho)
         if not mu:
             raise InputError("no noise gives so little ε at this δ", where="epsilon")
         # What sums may pass their limit by is paid for with noise.

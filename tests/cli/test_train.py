@@ -417,6 +417,10 @@ def test_more_steps_than_anybody_can_wait_for_are_refused(dpcalc, tmp_path) -> N
         ("--model logistic --hidden 3", "--hidden"),
         ("--filter-mode clip", "--filter-mode"),
         ("--quantile 0.4", "--quantile"),
+        ("--clip-rate 0.4", "--clip-rate"),
+        ("--clipping quantile --lr-rate 0.4", "--lr-rate"),
+        ("--direction-noise 3", "--direction-noise"),
+        ("--model logistic --activation leaky-relu", "--activation"),
         ("--algorithm gd --batch-size 3", "--batch-size"),
     ],
 )

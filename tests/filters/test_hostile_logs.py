@@ -9,6 +9,7 @@ import json
 import resource
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from dpcalc.files import archive as sealed
 from dpcalc.files import locked
 from dpcalc.filters.carrying import carry_out
 from dpcalc.filters.request import Request
+from dpcalc.filters.summary import members
 
 FILTER = ("--filter", "gdp", "--sigma", "2", "--mu", "3")
 REQUEST = Request(kind="gdp", sigma=2.0, mu=3.0)
@@ -256,3 +258,27 @@ class TestStates:
 def test_json_rows_may_begin_after_empty_lines(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("\n\n" + json.dumps({"step": 0, "id": "a", "norm": 2}) + "\n")
     assert carry_out(REQUEST, str(tmp_path / "log")).filter.totals[0].tolist() == [4.0]
+
+
+def test_hardly_any_noise_under_sampling_takes_no_longer_than_enough_of_it(tmp_path: Path) -> None:
+    """Where a rule would be too long nothing is computed at all: tables of 10⁹ times the noise took a minute."""
+    path = tmp_path / "log.csv"
+    path.write_text("step,id,norm\n0,a,1\n0,b,0.5\n")
+    start = time.process_time()
+    for sigma in (1e-5, 3e-3):
+        carry_out(Request(kind="rdp", sigma=sigma, orders=(8.0,), rhos=(0.1,), sample_rate=0.01), str(path))
+    assert time.process_time() - start < 15
+
+
+def test_a_group_for_everybody_is_not_compared_with_everybody(tmp_path: Path) -> None:
+    """Ten times the groups take ten times as long, not a hundred."""
+    log, groups = tmp_path / "log.csv", tmp_path / "groups.csv"
+    seconds = []
+    for people in (2_000, 40_000):
+        log.write_text("step,id,norm\n" + "".join(f"0,p{n},0.5\n" for n in range(people)))
+        groups.write_text("id,group\n" + "".join(f"p{n},g{n}\n" for n in range(people)))
+        start = time.process_time()
+        run = carry_out(Request(kind="gdp", sigma=4.0, mu=1.0, groups=groups), str(log))
+        assert [who.tolist() for who in members(run)] == [[int(name[1:])] for name in run.group_names]
+        seconds.append(time.process_time() - start)
+    assert seconds[1] < 100 * seconds[0]

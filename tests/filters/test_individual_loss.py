@@ -43,6 +43,14 @@ def test_random_records_are_never_below_and_hardly_above_their_composition(seed:
     assert low <= found <= 1.03 * high
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_records_of_the_whole_range_are_never_below_and_hardly_above_their_composition(seed: int) -> None:
+    """q 1e-7…1, z 0.2…20, one to a million steps, δ 1e-12…1e-3."""
+    record = random_record(np.random.default_rng(3000 + seed), whole=True)
+    low, high = certified(record)
+    assert low <= float(sampled_epsilons(counts_of(record), record.delta)[0]) <= 1.03 * high
+
+
 @pytest.mark.parametrize("short", [0.4, 0.05, 1.2e-2, 1e-3])
 @pytest.mark.parametrize(
     ("rate", "noise", "norm"), [(0.35, 1.7, 0.45), (2e-3, 0.9, 1.0), (0.02, 0.6, 0.31), (1e-5, 3.0, 0.07)]
@@ -155,8 +163,9 @@ def test_never_above_the_composition_of_all_steps_at_the_clip() -> None:
     norms[200:, 1], norms[:, 2] = 0.0, 0.99
     found = sampled_epsilons(counts_from(norms, 0.9, 0.02), 1e-5)
     step = PoissonSampled(base=Gaussian(noise_multiplier=0.9, adjacency="add-remove"), sampling_rate=0.02)
-    assert found[0] <= upper_epsilon([(step, 300)], 1e-5) * (1 + 1e-9)
-    assert found[1] <= upper_epsilon([(step, 200)], 1e-5) * (1 + 1e-9)
+    same = 1 + 1e-6  # its noise differs in the last digit, and with it the grids of a composition
+    assert found[0] <= upper_epsilon([(step, 300)], 1e-5) * same
+    assert found[1] <= upper_epsilon([(step, 200)], 1e-5) * same
     assert found[2] < found[0]
 
 

@@ -36,9 +36,8 @@ class Curve:
             terms = float(masses @ -np.expm1(epsilon - self.losses[start:]))
         if not math.isfinite(terms):
             return math.inf if self.upper else 0.0
-        if self.upper:
-            return self.rest + terms * (1 + accumulated(len(masses) + 8))
-        return self.rest + max(terms * (1 - accumulated(len(masses) + 8)), 0.0)
+        rounding = accumulated(len(masses) + 8)
+        return (self.rest + terms) * (1 + rounding) if self.upper else max((self.rest + terms) * (1 - rounding), 0.0)
 
     def epsilon(self, delta: float) -> float:
         """ε at δ: at least the true one as an upper bound (∞ if none is found), at most as a lower one (or 0)."""
@@ -121,7 +120,7 @@ def _upper(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curv
     factors = law.log_factors(direction, losses)
     masses = times_exp(rows[UPPER], factors) * (1 + 2 * (ledger.relative + ledger.shift) + _of_factors(factors))
     rest = ledger.infinite if direction == "remove" else ledger.zero
-    rest = (rest + _FAINT * len(losses)) * (1 + 2 * ledger.relative + 8 * UNIT)
+    rest = (rest + _FAINT * len(losses)) * (1 + 2 * ledger.relative)
     rest = rest if ledger.relative + ledger.shift < _TRUSTED and math.isfinite(masses.sum()) else math.inf
     keep = ~(masses < _FAINT)  # so that NaN is kept, and seen
     return _curve(True, (points + ledger.shift + 4 * UNIT * (1 + np.abs(points)))[keep], masses[keep], rest)
@@ -137,7 +136,10 @@ def _lower(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curv
     factors = law.log_factors(direction, losses)
     surely = ledger.surely_infinite if direction == "remove" else ledger.surely_zero
     rest = -math.expm1(-surely) * max(1 - accumulated(law.count + 16), 0.0)
-    r = 2 * (ledger.relative + ledger.slack) + _of_factors(factors)
+    errors = ledger.relative + ledger.slack
+    r = errors * (1 + 5 * errors) + _of_factors(
+        factors
+    )  # Π(1 + ρ) ≤ e^Σρ, and what was computed may be the smaller one
     if not (r < _TRUSTED and direction in law.lower):
         return Curve(False, np.zeros(0), np.zeros(0), rest)
     least = law.lost() / UNIT

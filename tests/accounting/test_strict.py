@@ -1,0 +1,327 @@
+"""Single steps of the accountants in exact arithmetic: each result is on its side of the truth, without slack."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+from dpcalc.accounting import closed_forms, implied
+from dpcalc.accounting.certified import discretise
+from dpcalc.accounting.certified.coarsen import cut
+from dpcalc.accounting.certified.convolve import by_transform
+from dpcalc.accounting.certified.law import Component, Law
+from dpcalc.accounting.certified.ledger import Ledger
+from dpcalc.accounting.certified.read import Curve, curve
+from dpcalc.accounting.question import Question
+from dpcalc.accounting.renyi import composed_rdp, composed_rho
+from dpcalc.mechanisms.declared import DeclaredDP, DeclaredZCDP
+from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.pairs.base import Cells
+from dpcalc.pairs.gaussian import GaussianPair
+from dpcalc.pairs.points import PointPair
+from dpcalc.rounding import UNIT
+
+mpf = mpmath.mpf
+
+
+@pytest.fixture(autouse=True)
+def _digits() -> Iterator[None]:
+    with mpmath.workdps(50):
+        yield
+
+
+def fractions(values: Any) -> list[Fraction]:
+    return [Fraction(float(value)) for value in np.asarray(values).ravel()]
+
+
+# Closed forms
+
+
+def test_composed_parameters_are_rounded_up() -> None:
+    chosen = random.Random(1)
+    for _ in range(100):
+        rows = [(chosen.uniform(0.3, 9), chosen.randint(1, 500)) for _ in range(chosen.randint(2, 60))]
+        gaussians = [(Gaussian(noise_multiplier=sigma), count) for sigma, count in rows]
+        exact = mpmath.sqrt(mpmath.fsum(mpf(m.gdp() or 0.0) ** 2 * count for m, count in gaussians))
+        assert exact <= mpf(closed_forms.composed_mu(gaussians) or 0.0) <= exact * (1 + mpf("1e-14"))
+        declared = [(DeclaredZCDP(rho=rho), count) for rho, count in rows]
+        total = sum(count * Fraction(rho) for rho, count in rows)
+        assert Fraction(composed_rho(declared) or 0.0) >= total
+
+
+def test_composed_divergences_are_rounded_up() -> None:
+    chosen, orders = random.Random(2), np.array([1.5, 7.0, 33.0])
+    for _ in range(40):
+        parts = [(Gaussian(noise_multiplier=chosen.uniform(0.5, 9)), chosen.randint(1, 99)) for _ in range(30)]
+        singles = [(mechanism.rdp(orders), count) for mechanism, count in parts]
+        for k, found in enumerate(composed_rdp(parts)(orders)):
+            assert Fraction(float(found)) >= sum(count * Fraction(float(values[k])) for values, count in singles)
+
+
+def test_basic_composition_below_the_sum_of_losses() -> None:
+    chosen = random.Random(3)
+    for _ in range(200):
+        epsilon, delta, share = chosen.uniform(0.1, 3), chosen.uniform(1e-9, 1e-2), chosen.random()
+        found = closed_forms.by_basic_composition(
+            [(DeclaredDP(epsilon=epsilon, delta=delta), 1)], Question(None, share * epsilon, 0.1)
+        )
+        exact = mpf(delta) - mpmath.expm1(mpf(share * epsilon) - mpf(epsilon))
+        assert mpf(found.upper) >= exact
+
+
+def test_sums_are_the_least_doubles_above() -> None:
+    chosen = random.Random(4)
+    for _ in range(200):
+        terms = [(chosen.random(), chosen.randint(1, 99)) for _ in range(3)]
+        exact = sum(Fraction(value) * count for value, count in terms)
+        found = closed_forms.sum_up(terms)
+        assert Fraction(found) >= exact > Fraction(math.nextafter(found, 0.0))
+
+
+def test_total_variation_is_never_below_the_truth() -> None:
+    for mu in np.geomspace(1e-3, 6, 200):
+        exact = mpmath.ncdf(mpf(float(mu)) / 2) - mpmath.ncdf(-mpf(float(mu)) / 2)
+        assert mpf(closed_forms._total_variation(GaussianPair(float(mu)))) >= exact
+
+
+class Fixed:
+    """A mechanism of which only the total variation is asked."""
+
+    def __init__(self, pair: Any) -> None:
+        self.pair = pair
+
+    def rough(self) -> Any:
+        return self
+
+    def runs(self, count: int) -> Any:
+        return (((self, self), count),)
+
+
+def test_epsilon_zero_is_enough_only_if_the_exact_sum_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = random.Random(5)
+    monkeypatch.setattr(closed_forms, "_total_variation", lambda one: one.pair)
+    for _ in range(200):
+        parts = [(Fixed(chosen.uniform(1e-4, 1e-3)), chosen.choice([3, 7, 11])) for _ in range(9)]
+        exact = sum(count * Fraction(one.pair) for one, count in parts)
+        below = float(exact)
+        below = below if Fraction(below) < exact else math.nextafter(below, 0.0)
+        assert not closed_forms.is_zero(parts, Question(below, None, 0.1))
+
+
+def test_lower_bounds_of_conversions_pay_for_deltas_that_were_rounded_up() -> None:
+    """A flat curve, told a little too high: nothing above 0 is known to be too small."""
+
+    class Flat(DeclaredDP):
+        def delta_at(self, epsilon: float) -> float:  # noqa: ARG002
+            return 0.1 * (1 + 0.9 * implied._ABOVE)
+
+    assert implied._lower(Flat(epsilon=1.0, delta=0.1), 0.1, 0.5, "epsilon") == 0.0
+    assert implied._lower(DeclaredDP(epsilon=1.0, delta=0.1), 0.2 * (1 + 0.9 * implied._ABOVE), 0.5, "delta") <= 0.2
+
+
+# Reading
+
+
+def random_curve(generator: np.random.Generator, upper: bool, rest: float) -> Curve:
+    return Curve(upper, np.sort(generator.uniform(0, 5, 40)), generator.random(40) / 40, rest)
+
+
+@pytest.mark.parametrize("rest", [0.0, 0.3])
+def test_a_curve_is_read_on_its_side(rest: float) -> None:
+    generator = np.random.default_rng(6)
+    for _ in range(60):
+        for upper in (True, False):
+            read, epsilon = random_curve(generator, upper, rest), float(generator.uniform(0, 4.9))
+            exact = mpf(rest) + mpmath.fsum(
+                mpf(float(mass)) * -mpmath.expm1(mpf(epsilon) - mpf(float(loss)))
+                for loss, mass in zip(read.losses, read.masses, strict=True)
+                if loss > epsilon
+            )
+            assert (mpf(read.delta(epsilon)) >= exact) if upper else (mpf(read.delta(epsilon)) <= exact)
+
+
+def law_of(rows: Any, ledger: Ledger, tilt: float = 0.5, start: int = -2) -> Law:
+    return Law(0.37, {0: Component(start, np.asarray(rows))}, ledger, tilt=tilt)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("tilt", [0.5, 7.3])
+def test_points_and_weights_are_read_on_their_side(direction: Any, tilt: float) -> None:
+    """Stored as wX^τ: P-mass has the power 1 - τ more, Q-mass the power -τ."""
+    generator = np.random.default_rng(7)
+    for _ in range(30):
+        rows = generator.random((3, 9))
+        rows[1] *= 10 ** generator.uniform(-200, 0, 9)  # so that names have losses of some hundreds
+        law = law_of(rows, Ledger(surely_infinite=0.3, surely_zero=0.2), tilt)
+        above, below = (curve(law, direction, upper=upper) for upper in (True, False))
+        sign, power = (1, 1 - mpf(tilt)) if direction == "remove" else (-1, -mpf(tilt))
+        points = [(-2 + k) * mpf(0.37) for k in range(9)][::sign]
+        weights = [mpf(float(w)) for w in rows[0][::sign]]
+        for found, mass, point, weight in zip(above.losses, above.masses, points, weights, strict=True):
+            assert mpf(float(found)) >= sign * point
+            assert mpf(float(mass)) >= weight * mpmath.exp(power * point)
+        p, q = (rows[1], rows[2]) if direction == "remove" else (rows[2], rows[1])
+        # Lower rows are pX^{τ-1} and qX^τ: the loss of a name is that of its own masses.
+        truths = sorted(
+            (
+                sign * (-2 + k) * mpf(0.37) + mpmath.log(mpf(float(p[k])) / mpf(float(q[k]))),
+                mpf(float(p[k])) * mpmath.exp(power * (-2 + k) * mpf(0.37)),
+            )
+            for k in range(9)
+        )
+        for found, mass, (loss, truth) in zip(below.losses, below.masses, truths, strict=True):
+            assert mpf(float(found)) <= loss
+            assert mpf(float(mass)) <= truth
+        surely = mpf(0.3) if direction == "remove" else mpf(0.2)
+        assert mpf(below.rest) <= -mpmath.expm1(-surely)
+
+
+def test_errors_in_the_ledger_are_read() -> None:
+    rows = np.full((3, 4), 0.1)
+    law = law_of(rows, Ledger(slack=0.01))
+    bare = law_of(rows, Ledger())
+    told, plain = (curve(each, "remove", upper=False) for each in (law, bare))
+    assert np.all(told.masses <= plain.masses * 0.99)
+    assert np.all(told.losses <= plain.losses - 0.02)
+    faint = curve(law_of(np.full((3, 4), 1e-290), Ledger()), "remove", upper=True)
+    assert faint.rest >= 4e-290
+    assert curve(law_of(np.full((3, 4), 1e-10), Ledger(lost=1e-20)), "remove", upper=False).losses.size == 0
+
+
+def test_cutting_is_rounded_up() -> None:
+    """At tilt 0 weights are Q-masses: on the left w(1 - x/x₁) goes to 0, and wx/x₁ to the first that stays."""
+    generator = np.random.default_rng(8)
+    for _ in range(60):
+        rows = generator.random((3, 9))
+        done = cut(law_of(rows, Ledger(), 0.0), 0, 3, 2)
+        points = [mpmath.exp((-2 + k) * mpf(0.37)) for k in range(9)]
+        weights = [mpf(float(w)) for w in rows[0]]
+        kept = done.components[0].rows[0]
+        assert mpf(float(kept[0])) >= weights[3] + sum(weights[k] * points[k] / points[3] for k in range(3))
+        assert mpf(float(kept[-1])) >= weights[6] + sum(weights[7:])
+        assert mpf(done.ledger.zero) >= sum(weights[:3]) - sum(weights[k] * points[k] / points[3] for k in range(3))
+        assert mpf(done.ledger.infinite) >= sum(weights[k] * (points[k] - points[6]) for k in (7, 8))
+
+
+# Discretising
+
+
+def test_joined_cells_own_up_to_their_sums() -> None:
+    generator = np.random.default_rng(9)
+    for _ in range(100):
+        halves = Cells(*generator.random((4, 1, 6)))
+        joined = discretise._joined(halves)
+        for mass, error in ((0, 2), (1, 3)):
+            for k, (left, right) in enumerate(((1, 2), (3, 4)), start=1):
+                exact = Fraction(halves[mass][0, left]) + Fraction(halves[mass][0, right])
+                told = Fraction(halves[error][0, left]) + Fraction(halves[error][0, right])
+                assert Fraction(joined[error][0, k]) >= told + abs(Fraction(joined[mass][0, k]) - exact)
+    tiny = discretise._joined(Cells(*generator.random((2, 1, 6)), *np.full((2, 1, 6), 1e-300)))
+    assert np.all(tiny.p_error[0, 1:-1] >= tiny.p[0, 1:-1] * UNIT)
+
+
+def test_what_surely_is_infinite_is_rounded_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(10)
+    for _ in range(60):
+        masses, rates = generator.random((2, 5))
+        pairs = [PointPair(np.array([0.0]), np.ones(1), np.ones(1)) for _ in masses]
+        found = iter([(float(mass), float(mass)) for mass in masses])
+        monkeypatch.setattr(PointPair, "surely_infinite", lambda _, found=found: next(found))
+        infinite, zero = discretise._surely(pairs, [*rates[:-1].tolist(), 1.0])
+        rates[-1] = 1.0
+        assert mpf(infinite) <= -mpmath.fsum(
+            mpmath.log1p(-mpf(float(r)) * mpf(float(m))) for r, m in zip(rates, masses, strict=True)
+        )
+        assert mpf(zero) <= -mpmath.log1p(-mpf(float(masses[-1])))
+
+
+def test_cells_too_faint_for_q_are_given_up_with_their_errors() -> None:
+    """At rate .5 half of the Q-mass, which is nearly nothing, and half of the P-mass."""
+    generator = np.random.default_rng(11)
+    for _ in range(60):
+        p, p_error = generator.random((1, 6)) / 10, generator.random((1, 6)) / 100
+        b, b_error = np.full((1, 6), 1e-310), np.full((1, 6), 1e-311)
+        exact = sum(fractions(p[0, 1:-1] * 0)) + sum(fractions(p[0, 1:-1])) + sum(fractions(p_error[0, 1:-1]))
+        infinite, zero = discretise._without_faint(
+            Cells(p.copy(), b.copy(), p_error.copy(), b_error.copy()), np.array([[0.5]])
+        )
+        assert Fraction(infinite) >= exact / 2
+        assert zero >= 4.4e-310 * (1 - 1e-12)
+    small = discretise._without_faint(
+        Cells(np.zeros((1, 3)), np.full((1, 3), 1e-310), np.zeros((1, 3)), np.full((1, 3), 1e-310)), np.array([[1e-9]])
+    )
+    assert small[0] >= 1.9e-310
+
+
+def ends(p: Any, b: Any, p_error: Any = 0.0, b_error: Any = 0.0, rate: float = 1.0) -> tuple[float, float, Any, Any]:
+    """Points ½, 1 and 2 of Z, for which log X is told."""
+    z = np.array([[0.5, 1.0, 2.0]])
+    cells = Cells(*(np.broadcast_to(np.asarray(c, dtype=np.float64), (1, 4)).copy() for c in (p, b, p_error, b_error)))
+    x = 1 - rate + rate * z[0]
+    infinite, zero, at_first, at_last = discretise._ends(cells, z, np.array([[rate]]), np.log(x))
+    return infinite, zero, float(at_first[0]), float(at_last[0])
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.4])
+def test_what_lies_outside_is_split_onto_the_ends_with_its_errors(rate: float) -> None:
+    p, b = [0.1, 0.3, 0.3, 0.3], [0.3, 0.3, 0.3, 0.1]
+    first, last = 1 - rate + rate * 0.5, 2.0
+    for p_error, b_error in ((0.01, 0.0), (0.0, 0.01)):
+        for p_off, b_off in ((p_error, b_error), (-p_error, -b_error)):
+            left_p = (1 - rate) * (0.3 + b_off) + rate * (0.1 + p_off)
+            infinite, zero, at_first, at_last = ends(p, b, p_error, b_error, rate)
+            assert at_first >= left_p / first * (1 - 1e-15)
+            assert zero >= (0.3 + b_off) - left_p / first - 1e-15
+            assert at_last >= 0.1 + b_off
+            assert infinite >= rate * ((0.3 + p_off) - (0.1 + b_off) * last) - 1e-15
+
+
+def test_ends_are_rounded_up() -> None:
+    generator = np.random.default_rng(12)
+    for _ in range(100):
+        p, b = generator.random((2, 4)) / 10
+        p_error, b_error = generator.random((2, 4)) * 1e-3
+        p[1] += 1 - p.sum()
+        b[1] += 1 - b.sum()
+        infinite, zero, at_first, at_last = ends(p, b, p_error, b_error)
+        p0, b0 = (Fraction(m[0]) + Fraction(e[0]) for m, e in ((p, p_error), (b, b_error)))
+        assert Fraction(at_first) >= 2 * p0
+        assert Fraction(at_last) >= Fraction(b[3]) + Fraction(b_error[3])
+        assert Fraction(zero) >= b0 - 2 * max(Fraction(p[0]) - Fraction(p_error[0]), 0)
+        spared = 2 * max(Fraction(b[3]) - Fraction(b_error[3]), 0)
+        assert Fraction(infinite) >= Fraction(p[3]) + Fraction(p_error[3]) - spared
+
+
+def test_what_is_spared_pays_for_the_rounding_of_points() -> None:
+    """Points that are off by the thousand units that are allowed: p - bz and b - p/z without anything else."""
+    exact = ends([0.2, 0.3, 0.3, 0.2], [0.4, 0.25, 0.25, 0.1])
+    off = 0.9 * discretise._OUTSIDE
+    assert exact[0] >= 0.2 - 0.1 * 2 * (1 - off)
+    assert exact[1] >= 0.4 - 0.2 * 2 * (1 - off)
+    below = discretise._ends(
+        Cells(*(np.array([column]) for column in ([0.1, 0.2, 0.7], [0.1, 0.2, 0.7], [0.0] * 3, [0.0] * 3))),
+        np.array([[-0.5, -0.25]]), np.array([[0.3]]), np.log(np.array([0.55, 0.625])),
+    )  # fmt: skip
+    assert below[0] >= 0.3 * (0.7 + 0.7 * 0.25 * (1 + off))
+
+
+# Transforms
+
+
+def test_products_by_transforms_are_on_their_sides() -> None:
+    """Rows above and below the exact product of rows, entry by entry."""
+    generator = np.random.default_rng(13)
+    a, b = (generator.random((3, 300)) * np.exp(-generator.uniform(0, 12, (3, 300))) for _ in range(2))
+    found = by_transform(a, b, 64, 1)
+    for row in (0, 2, 1):
+        x, y = fractions(a[row]), fractions(b[row])
+        for k in (0, 17, 200, 598):
+            exact = sum(x[i] * y[k - i] for i in range(max(0, k - 299), min(k, 299) + 1))
+            assert (Fraction(float(found[row, k])) <= exact) if row == 1 else (Fraction(float(found[row, k])) >= exact)
