@@ -102,11 +102,11 @@ def answer_of(parts: Parts, question: Question, accountant: Accountant = "auto")
     return _best(parts, question)
 
 
-def _by_laws(parts: Parts, question: Question) -> Answer:
+def _by_laws(parts: Parts, question: Question, known: float = math.inf) -> Answer:
     """What the engines say, which are imported where they are needed: Gaussians and pure ε start without them."""
     from dpcalc.accounting.engines import by_laws
 
-    return by_laws(parts, question)
+    return by_laws(parts, question, known)
 
 
 def _best(parts: Parts, question: Question) -> Answer:
@@ -121,7 +121,7 @@ def _best(parts: Parts, question: Question) -> Answer:
     candidates = [basic]
     lower, estimate, stopped = None, None, None
     try:
-        found = _by_laws(parts, question)
+        found = _by_laws(parts, question, basic.upper)
         candidates.insert(0, found)
         lower, estimate, stopped = found.lower, found.estimate, found.stopped
     except (ArithmeticError, ValueError, CertificationError) as failure:

@@ -73,10 +73,12 @@ class Mechanism(ABC):
         import numpy as np
 
         total = np.zeros(len(orders))
+        if cls.rdp is not Mechanism.rdp:  # a curve of its own, for which no pair need be made
+            return sum((count * mechanism.rdp(orders) for mechanism, count in parts), total)
         kinds: dict[type[Pair], list[tuple[Mechanism, int]]] = {}
         for mechanism, count in parts:
             remove, add = mechanism.pairs()
-            if cls.rdp is Mechanism.rdp and add == remove.reversed():
+            if add == remove.reversed():
                 kinds.setdefault(type(remove), []).append((mechanism, count))
             else:
                 total += count * mechanism.rdp(orders)
