@@ -16,7 +16,6 @@ from dpcalc.accounting.closed_forms import (
     is_exactly_gaussian,
     is_zero,
 )
-from dpcalc.accounting.clt import approximate_mu
 from dpcalc.accounting.guarantees import guarantee_of
 from dpcalc.accounting.question import Answer, Question
 from dpcalc.accounting.renyi import by_rdp
@@ -56,6 +55,11 @@ def compose(
 def upper_epsilon(parts: Parts, delta: float, tolerance: float = 1e-3) -> float:
     """The ε that `compose` certifies at δ, without the other fields."""
     return answer_of(group(parts), Question(delta, None, tolerance), "auto").upper
+
+
+def upper_delta(parts: Parts, epsilon: float, tolerance: float = 1e-3) -> float:
+    """The δ that `compose` certifies at ε, without the other fields."""
+    return answer_of(group(parts), Question(None, epsilon, tolerance), "auto").upper
 
 
 def estimated_epsilon(parts: Parts, delta: float) -> float:
@@ -98,6 +102,8 @@ def answer_of(parts: Parts, question: Question, accountant: Accountant = "auto")
     if accountant == "pld":
         return _by_laws(parts, question)
     if accountant == "clt":
+        from dpcalc.accounting.clt import approximate_mu
+
         return Answer("clt", gdp_value(approximate_mu(parts), question), None, None, "approximate")
     return _best(parts, question)
 
