@@ -6,7 +6,6 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import gammaln, ndtri
 
 from dpcalc.arrays import Floats, Indices
 from dpcalc.pairs.points import BoundPair, PointPair
@@ -93,6 +92,8 @@ def guess_worst_t(epsilon: float, count: int, *, delta: float | None, at: float 
 
     A hint: every t is attained. One run has e^{2t} = s e^ε; otherwise binomial sums, and the normal law for many.
     """
+    from scipy.special import gammaln, ndtri
+
     if count == 1:
         known = (
             at if at is not None else epsilon + 2 * np.log1p(-min(np.sqrt((delta or 0.0) * -np.expm1(-epsilon)), 0.5))
