@@ -80,7 +80,7 @@ def test_norms_below_the_clip_are_not_warned_of_beside_own_deltas() -> None:
     rule = dpcalc.gdp_rule(mu=3, sigma=1, clip=0.7).with_split(own_delta_split(1e-6, 5e-7))
     flow = dpcalc.IndividualFilter(rule, individuals=2)
     flow.step([[0.6, 0.2], [1e-8, 0.0]])
-    with pytest.raises(UserWarning, match="1 norms above the clip count as 0.7"):
+    with pytest.raises(UserWarning, match="1 norms above the clip"):
         flow.step([[0.6, 0.9], [1e-8, 0.0]])
 
 
