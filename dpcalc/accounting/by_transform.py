@@ -34,6 +34,7 @@ _MARGIN = 0.8  # of the tolerance, that a pass aims at
 _ROUGH = 0.03  # what a direction that is not the worst aims at first
 _BETWEEN = 0.3  # of how far it is below the worst, what it may be off by more
 _FEWER = 0.7  # of its first guess, what ε of a few steps often is
+_FEW, _FEW_MARGIN = 4, 0.45  # different steps, of which finer grids cost little
 _COARSER = 30.0  # times what is aimed at, where that leads nowhere
 _ROUGHEST = 0.5  # what is worth aiming at
 _WORTHWHILE = 1.5  # a change of what is aimed at
@@ -123,7 +124,8 @@ class _Run:
         tolerance = self.question.tolerance
         best = Interval(0.0, self.question.largest, {}, "nothing was certified")
         near = self._near(direction)
-        aim = tolerance * _MARGIN if enough == 0 else max(tolerance * _MARGIN, _ROUGH)
+        margin = _MARGIN if len(self.parts) > _FEW else _FEW_MARGIN
+        aim = tolerance * margin if enough == 0 else max(tolerance * _MARGIN, _ROUGH)
         width = aim / self.way(direction).order
         if self.question.delta is not None:
             width = aim * max(near[1], _FEWER * near[0])

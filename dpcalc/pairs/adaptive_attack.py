@@ -6,11 +6,10 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import gammaln, ndtri
 
 from dpcalc.arrays import Floats, Indices
 from dpcalc.pairs.points import BoundPair, PointPair
-from dpcalc.rounding import UNIT, accumulated
+from dpcalc.rounding import FAINT, UNIT, accumulated
 
 MOST_STEERED = 400
 """Of more runs a single t is hardly worse than choices that depend on the outcomes."""
@@ -18,7 +17,6 @@ MOST_STEERED = 400
 _STEPS, _MOST_STEPS, _POINTS = 24, 1200, 2400  # from 0 to ε: at least and at most, and of all runs together
 _REACH = 14.0  # standard deviations of the loss that choices are worked out for
 _FEW = 300  # runs whose sums are worked out
-_NEVER = 1e-300  # instead of a chance of 0, whose logarithm is no number
 
 
 @lru_cache(maxsize=32)
@@ -37,10 +35,10 @@ def steered_pair(epsilon: float, count: int, delta: float | None, at: float | No
     p[size] = q[size] = 1.0
     chances_p, chances_q = _chances(epsilon, steps)
     for choice in choices:
-        there = np.flatnonzero(q > _NEVER)
+        there = np.flatnonzero(q > FAINT)
         t = choice[np.clip(target - (there - size) + reach, 0, 2 * reach)]
         p, q = (_moved(masses, there, t, steps, chances) for masses, chances in ((p, chances_p), (q, chances_q)))
-    seen = np.minimum(p, q) > _NEVER
+    seen = np.minimum(p, q) > FAINT
     doubt = accumulated((32 + 4 * epsilon) * count + 64)
     return BoundPair(width * (np.flatnonzero(seen) - size).astype(np.float64), p[seen], q[seen], doubt=doubt)
 
@@ -95,6 +93,8 @@ def guess_worst_t(epsilon: float, count: int, *, delta: float | None, at: float 
 
     A hint: every t is attained. One run has e^{2t} = s e^ε; otherwise binomial sums, and the normal law for many.
     """
+    from scipy.special import gammaln, ndtri
+
     if count == 1:
         known = (
             at if at is not None else epsilon + 2 * np.log1p(-min(np.sqrt((delta or 0.0) * -np.expm1(-epsilon)), 0.5))
@@ -110,8 +110,8 @@ def guess_worst_t(epsilon: float, count: int, *, delta: float | None, at: float 
     logs = gammaln(count + 1) - gammaln(k + 1) - gammaln(count - k + 1)
     weights = np.exp(
         logs
-        + np.multiply.outer(np.log(np.maximum(p, _NEVER)), k)
-        + np.multiply.outer(np.log(np.maximum(1 - p, _NEVER)), count - k)
+        + np.multiply.outer(np.log(np.maximum(p, FAINT)), k)
+        + np.multiply.outer(np.log(np.maximum(1 - p, FAINT)), count - k)
     )
     losses = count * (t[:, None] - epsilon) + epsilon * k
 

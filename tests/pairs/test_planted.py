@@ -120,7 +120,7 @@ def test_mass_beyond_the_table_of_discrete_noise() -> None:
 
 
 def test_faint_masses_of_turned_noise_are_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discrete_gaussian, "_BEYOND", 0.0)
+    monkeypatch.setattr(discrete_gaussian, "FAINT", 0.0)
     for sigma in np.linspace(3.0, 9.0, 25):
         above, _ = turned_discrete_gaussian(float(sigma), 2, 0.3)
         reach = int(np.ceil(38 * sigma))
@@ -294,9 +294,36 @@ def test_one_step_of_the_adaptive_optimum_is_never_below_a_two_point_pair() -> N
 
 def test_the_rounding_of_a_step_is_paid_for(erring: Callable[..., None]) -> None:
     """A flat profile, whose chords do not bend: the mean of the ratio is 1, and exponentials are a little too small."""
-    erring(adaptive_range, "np", exp=-2 * UNIT)
+    erring(adaptive_range, "np", exp=-200 * UNIT)  # a fraction of what a step is raised by
     raised = adaptive_range._step(np.full(40, 0.3), 20, 10, 0.1, np.arange(11))
     assert np.all(raised >= 0.3)
+
+
+def test_the_mu_of_many_adaptive_runs_is_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """m² + a(n + 1/x + log((x + n - 1)/x)), a = ε²/4 and x = m²/a - 1, from the m of the first 128 runs."""
+    chosen = random.Random(18)
+    for _ in range(100):
+        epsilon, first = chosen.uniform(0.01, 1), chosen.uniform(6, 9)
+        monkeypatch.setattr(adaptive_range, "_least_mu", lambda *_, m=first * epsilon: m)
+        m, a, n = mpf(first * epsilon), mpf(epsilon) ** 2 / 4, 200
+        x = m * m / a - 1
+        exact = mpmath.sqrt(m * m + a * (n + 1 / x + mpmath.log((x + n - 1) / x)))
+        assert mpf(adaptive_range.adaptive_range_mu(epsilon, 328)) >= exact
+
+
+def test_a_gaussian_is_believed_only_if_its_exact_curve_is_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heights just above the exact δ of every candidate, and below what it is rounded up to: none will do."""
+    place = 0.7
+
+    def highest(losses: Any, heights: Any, mu: float) -> tuple[Any, Any]:
+        m, e = mpf(mu), mpf(place)
+        exact = mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+        return np.array([place]), np.array([math.nextafter(float(exact), 2)])
+
+    monkeypatch.setattr(adaptive_range, "_profile", lambda *_, **__: (np.zeros(1), np.zeros(1)))
+    monkeypatch.setattr(adaptive_range, "_highest", highest)
+    with pytest.raises(ArithmeticError, match="no Gaussian"):
+        adaptive_range._least_mu(1.0, 4)
 
 
 # Rényi divergences
