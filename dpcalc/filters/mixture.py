@@ -37,7 +37,7 @@ _UNIT = 2.0**-53
 # Each exponent is a sum and product of five roundings, each relative to terms of the size that is charged; the rest
 # pays for the logarithms, the end of the losses and the tangents.
 _ROUNDING = 16 * _UNIT
-# Of the place of the minimum, within a bracket whose ends differ by less than a factor of 2^16: every other one halves it.
+# Of the minimum, in a bracket whose ends differ by less than a factor of 2^16; every other one halves it.
 _PROBES = 52
 
 

@@ -251,7 +251,7 @@ def test_names_are_compared_as_they_are_written(tmp_path: Path, arrow: bool) -> 
 
 
 def test_many_steps_of_few_people_are_folded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps that hold everybody in order are an array; one that lacks somebody, and a new one, are taken as they are."""
+    """Steps that hold everybody in order are an array; one that lacks somebody is taken as it is."""
     monkeypatch.setattr(csv_table, "_CHUNK", 20_000)
     norms = np.random.default_rng(5).random((5000, 3)).round(4) / 15
     rows = [(t, i, float(norms[t, i])) for t in range(5000) for i in range(3) if (t, i) not in ((700, 1), (3100, 2))]
@@ -269,7 +269,8 @@ def test_many_steps_of_few_people_are_folded_together(tmp_path: Path, monkeypatc
     norms[700, 1] = norms[3100, 2] = 0
     np.save(tmp_path / "log.npy", norms)
     expected = carry_out(REQUEST, str(tmp_path / "log.npy"))
-    assert found.filter.lost.any() and np.array_equal(found.filter.totals, expected.filter.totals)
+    assert found.filter.lost.any()
+    assert np.array_equal(found.filter.totals, expected.filter.totals)
     assert found.steps.present.tolist() == [2 if t in (700, 3100) else 3 for t in range(5000)]
     (tmp_path / "twice.csv").write_text(csv_text([*rows, (4999, 0, 0.1)]))
     with pytest.raises(InputError, match="appears twice, first on line"):
