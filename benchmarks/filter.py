@@ -82,7 +82,7 @@ FOLDS = ((100, 100_000), (4_096, 2_000), (65_536, 160), (1_000_000, 20))
 
 def folds(folder: Path) -> None:
     """Dense float32 logs of four widths: ns an entry of the whole fold, in processor time."""
-    words = "nobody dropped / half dropped / half clipped / RDP, half dropped / sampled / sampled, half dropped / DP, too"
+    words = "nobody dropped / half dropped / half clipped / RDP, half dropped / sampled / sampled, half / DP, half"
     print(f"Folds of dense logs, ns an entry (bar 25): a bare pass | {words}")
     rng = np.random.default_rng(0)
     for people, steps in FOLDS:
