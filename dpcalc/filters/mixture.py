@@ -176,8 +176,8 @@ class Mixture:
         """
         # The slope of the left lies between the smallest and the largest α − 1, which brackets the minimum.
         low = np.full(spent.shape[1], math.log1p(1 / float(self._steep.max())) * (1 - 1e-9))
-        high = math.log1p(1 / float(self._steep.min())) * (1 + 1e-9)
-        high = np.maximum(np.minimum(largest_loss - self.epsilon, high), 1e-300)
+        last = math.log1p(1 / float(self._steep.min())) * (1 + 1e-9)
+        high = np.maximum(np.minimum(largest_loss - self.epsilon, last), 1e-300)
         left, right = self._excess(low, spent), self._excess(high, spent)
         holds: Bools = right.value >= 0
         # Where the losses end before the minimum, the function falls up to their end.
