@@ -181,7 +181,11 @@ def test_specs_that_state_different_deltas_need_the_option(dpcalc: Run, tmp_path
     paths = [tmp_path / "one.yaml", tmp_path / "two.yaml"]
     for path, delta in zip(paths, ("1e-5", "1e-6"), strict=True):
         path.write_text(f"delta: {delta}\nmechanisms: [{{type: gaussian, noise_multiplier: 2}}]\n")
-    assert "different deltas" in dpcalc("compose", *paths).err
+    outcome = dpcalc("compose", *paths)
+    assert "different deltas" in outcome.err
+    _, flag, told = outcome.err.rpartition("--delta")
+    for command in ("compose", "report"):
+        assert dpcalc(command, *paths, flag, told.strip()).code == 0
     assert dpcalc("compose", *paths, "--delta", "1e-5").code == 0
 
 
