@@ -357,6 +357,6 @@ def test_no_path_makes_a_line_of_a_message_too_wide(width: int) -> None:
 
 
 def test_a_budget_that_pays_for_rounding_is_not_a_thousandth_larger() -> None:
-    assert rounded_up(1 + 5e-13) == "1.0000000000005"
-    assert rounded_up(0.25 * (1 + 5e-13)) == "0.2500000000002"
+    assert rounded_up(1 + 5e-13) == "1.000000000001"
+    assert rounded_up(0.25 * (1 + 5e-13)) == "0.250000000001"
     assert rounded_up(1.0004) == "1.001"
