@@ -65,7 +65,7 @@ def estimated_epsilon(parts: Parts, delta: float) -> float:
     if is_exactly_gaussian(grouped):
         return by_gdp(grouped, Question(delta, None)).upper
     basic = by_basic_composition(grouped, Question(delta, None)).upper
-    return min(rough_epsilon(_factored(grouped), delta), basic)
+    return min(rough_epsilon(factored(grouped), delta), basic)
 
 
 def group(parts: Parts) -> list[tuple[Mechanism, int]]:
@@ -80,7 +80,7 @@ def group(parts: Parts) -> list[tuple[Mechanism, int]]:
     return list(counts.items())
 
 
-def _factored(parts: Parts) -> list[tuple[Mechanism, int]]:
+def factored(parts: Parts) -> list[tuple[Mechanism, int]]:
     """The parts in terms of mechanisms whose pairs are known exactly."""
     if all(mechanism.factors() == ((mechanism, 1),) for mechanism, _ in parts):
         return list(parts)
@@ -89,7 +89,7 @@ def _factored(parts: Parts) -> list[tuple[Mechanism, int]]:
 
 def answer_of(parts: Parts, question: Question, accountant: Accountant = "auto") -> Answer:
     """What one accountant says, or the best of all of them, of parts that are grouped already."""
-    parts = _factored(parts)
+    parts = factored(parts)
     if accountant == "gdp":
         return by_gdp(parts, question)
     if accountant == "rdp":
