@@ -11,7 +11,8 @@ import mpmath
 import pytest
 
 from dpcalc.conversions import fitted, gdp_delta, normal
-from dpcalc.conversions.fitted import Cell, fitted_mu, regret
+from dpcalc.conversions.fitted import Cell, Knot, fitted_mu, regret
+from dpcalc.rounding import UNIT
 
 mpf = mpmath.mpf
 Profile = Callable[[mpmath.mpf], mpmath.mpf]
@@ -180,3 +181,41 @@ def test_regret_with_a_gap_between_the_bounds() -> None:
         places = [mpf(end) * 2 * k / 1000 for k in range(1001)]
         exact = max((own(e) - profile(e)) / (1 + mpmath.exp(e)) for e in places)
         assert exact <= regret(bounds, mu, 0.0, end)[0] <= max(exact, 0) + mpf("0.02")
+
+
+def test_regret_beyond_the_last_knot() -> None:
+    """It is largest near 2.5, where no knot is."""
+    profile, mu = laplace(2.5), 2.3
+    exact = max((gaussian(mu)(e) - profile(e)) / (1 + mpmath.exp(e)) for e in (mpf(k) / 100 for k in range(600)))
+    assert regret(around(profile), mu, 0.0, 0.5)[0] >= exact
+
+
+def test_regret_between_knots() -> None:
+    """Lines through neighbours, drawn on to where one is 0, with knots that are close."""
+    chosen = random.Random(11)
+    with mpmath.workdps(50):
+        for _ in range(300):
+            mu, at = chosen.uniform(0.5, 3), chosen.uniform(0.1, 1)
+            first, second = at, at + 10 ** chosen.uniform(-6, -3)
+            lower = chosen.uniform(0.01, 0.3)
+            upper = lower + (second - first) * chosen.uniform(0.3, 0.8)
+            knots = [Knot(first, upper, upper), Knot(second, lower, lower), Knot(second + 3, 0.0, 0.0)]
+            before, start = mpmath.exp(mpf(first)), mpmath.exp(mpf(second))
+            meeting = start + mpf(lower) * (start - before) / (mpf(upper) - mpf(lower))
+            epsilon = mpmath.log(meeting)
+            if epsilon < second + 3:
+                assert fitted._largest(knots, 1, mu, 0.0) >= gaussian(mu)(epsilon) / (1 + meeting)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_the_rounding_of_an_excess(erring: Callable[..., None], sign: int) -> None:
+    erring(fitted, "math", exp=sign * 3.9 * UNIT)
+    chosen = random.Random(12)
+    with mpmath.workdps(50):
+        for _ in range(300):
+            slack, epsilon = chosen.uniform(0, 1), chosen.uniform(0, 5)
+            lower = chosen.choice((0.0, slack, slack * (1 + chosen.uniform(-1, 1) * 1e-12), chosen.uniform(0, 1)))
+            mu = chosen.choice((0.0, 1e-18))
+            own = gaussian(mu)(mpf(epsilon)) if mu else mpf(0)
+            exact = (own + mpf(slack) - mpf(lower)) / (1 + mpmath.exp(mpf(epsilon)))
+            assert fitted._excess(epsilon, lower, mu, slack) >= exact
