@@ -422,6 +422,14 @@ def test_more_steps_than_anybody_can_wait_for_are_refused(dpcalc, tmp_path) -> N
         ("--direction-noise 3", "--direction-noise"),
         ("--model logistic --activation leaky-relu", "--activation"),
         ("--algorithm gd --batch-size 3", "--batch-size"),
+        # Given as it is by itself, it has no more effect.
+        ("--quantile 0.5", "--quantile"),
+        ("--clip-rate 0.0025", "--clip-rate"),
+        ("--filter-mode drop", "--filter-mode"),
+        ("--model logistic --activation relu", "--activation"),
+        ("--algorithm gd --batch-size 512", "--batch-size"),
+        ("--look-noise 0.01", "--look-noise"),
+        ("--stop-by gaussian", "--stop-by"),
     ],
 )
 def test_an_option_without_effect_is_refused(dpcalc, words, flag) -> None:
