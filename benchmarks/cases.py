@@ -33,6 +33,7 @@ class Case:
     equal: float | None = None
     each: float | None = None
     seconds: float | None = None
+    tolerance: float = 1e-3
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -83,6 +84,25 @@ CASES = [
         for unknown in ("noise_multiplier", "rate", "count")
     ),
 ]
+
+_STEPS = {
+    2: (0.01, 1.0),
+    3: (0.01, 1.0),
+    4: (0.01, 1.2),
+    5: (1e-3, 1.0),
+    6: (1e-3, 2.0),
+    7: (1e-3, 5.0),
+    8: (1e-3, 15.0),
+}
+
+TOLERANCES = [
+    Case(
+        f"10^{power} steps", [sampled(rate, noise, 10**power)], delta, None, {}, gap=1e-6, seconds=10.0, tolerance=1e-6
+    )
+    for power, (rate, noise) in _STEPS.items()
+    for delta in (1e-3, 1e-5, 1e-9, 1e-15, 1e-30, 1e-50)
+]
+"""Intervals a millionth wide, or a word on what stopped them."""
 
 _NAMES = ("mnist 14,063 steps", "a million steps", "little noise", "3,000 different", "mixed release")
 

@@ -11,9 +11,9 @@ usual records, δ between half and 1.01 of δ(0), mostly close to it. --people: 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import signal
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -57,6 +57,9 @@ SHAPES: dict[str, Callable[[int, np.random.Generator], Steps]] = {
     "lognormal": lambda total, rng: _shared(np.minimum(rng.lognormal(-1.5, 1, 5), 1).tolist(), total, rng),
     "with zeros": lambda total, rng: {0.0: total, **_shared(rng.uniform(0.1, 1, 2).tolist(), total, rng)},
 }
+
+
+KINDS = ("whole", "wide", "rare", "near")
 
 
 def random_record(
@@ -174,16 +177,24 @@ class Tally:
 
 
 def main() -> None:
-    kinds = [word[2:] for word in sys.argv[1:] if word.startswith("--")]
-    numbers = [int(word) for word in sys.argv[1:] if not word.startswith("--")]
-    records, seed = (numbers + [200, 0][len(numbers) :])[:2]
-    rng, tally = np.random.default_rng(seed), Tally()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("records", type=int, nargs="?", default=200)
+    parser.add_argument("seed", type=int, nargs="?", default=0)
+    which = parser.add_mutually_exclusive_group()
+    for kind in (*KINDS, "people"):
+        which.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind)
+    options = parser.parse_args()
+    if options.kind == "people":
+        people()
+        return
+    kinds = [options.kind] if options.kind else []
+    rng, tally = np.random.default_rng(options.seed), Tally()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job in the background does not hear Ctrl-C
     with contextlib.suppress(KeyboardInterrupt):
-        for number in range(records):
+        for number in range(options.records):
             tally.compare(number, random_record(rng, **dict.fromkeys(kinds, True)))
-    print(f"seed {seed} {' '.join(kinds)}: {tally.summary()}")
+    print(f"seed {options.seed} {' '.join(kinds)}: {tally.summary()}")
 
 
 if __name__ == "__main__":
-    people() if "--people" in sys.argv else main()
+    main()

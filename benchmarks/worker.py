@@ -35,8 +35,10 @@ def dpcalc(case: Case) -> Callable[[], Answer]:
         # Built anew each time: nothing that was worked out before is carried over.
         composition._composed.cache_clear()
         entries = read_entries([listed], None)
-        guarantee = compose_entries(entries, Question(delta=case["delta"]))
+        guarantee = compose_entries(entries, Question(delta=case["delta"], tolerance=case["tolerance"]))
+        said = [line for line in (*guarantee.warnings, *guarantee.remarks) if "wider than the tolerance" in line]
         return {
+            "said": said[0] if said else None,
             "epsilon": guarantee.epsilon,
             "lower": guarantee.epsilon_lower,
             "estimate": guarantee.epsilon_estimate,
@@ -162,6 +164,8 @@ def _opacus(case: Case, kind: str) -> Callable[[], Answer]:
         return {"epsilon": float(accountant.get_epsilon(delta=case["delta"]))}
 
     def calibrate() -> Answer:
+        if case["unknown"] != "noise_multiplier":
+            raise NotImplementedError("opacus solves for noise alone")
         (entry,) = entries
         found = get_noise_multiplier(
             target_epsilon=case["calibrate_epsilon"],

@@ -1,10 +1,31 @@
-"""Elementary functions without cancellation."""
+"""Elementary functions without cancellation, and normal tails, for which SciPy is imported when they are asked for."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from dpcalc.arrays import Floats
+
+
+def ndtr(x: Floats | float) -> Floats:
+    """Φ(x), within `rounding.NORMAL_TAIL`."""
+    from scipy.special import ndtr as phi
+
+    return np.asarray(phi(x))
+
+
+def log_ndtr(x: Floats | float) -> Floats:
+    """log Φ(x)."""
+    from scipy.special import log_ndtr as log_phi
+
+    return np.asarray(log_phi(x))
+
+
+def ndtri(p: Floats | float) -> Floats:
+    """The x with Φ(x) = p."""
+    from scipy.special import ndtri as quantile
+
+    return np.asarray(quantile(p))
 
 
 def exp_remainder(z: Floats) -> Floats:

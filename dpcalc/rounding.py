@@ -15,6 +15,12 @@ UNIT = 2.0**-53
 SMALLEST_NORMAL = 2.0**-1022
 """Results below this are not relative to anything any more: each may be off by as much."""
 
+FAINT = 1e-300
+"""A mass that a pair gives as 0 may be a positive one below this: exponentials lose digits from 2⁻¹⁰²² on."""
+
+OVERFULL = 1e-9
+"""Masses that add up to more than 1 by more than this, and than their errors, are not those of a pair."""
+
 LARGEST_EXPONENT = 690.0
 """e^x and its products stay within the range of doubles up to here."""
 

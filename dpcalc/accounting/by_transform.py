@@ -16,7 +16,7 @@ from dpcalc.accounting.certified.coarsen import on_grid
 from dpcalc.accounting.certified.compose import split
 from dpcalc.accounting.certified.discretise import discretised
 from dpcalc.accounting.certified.law import RATIO, Direction, Law
-from dpcalc.accounting.certified.power import powered
+from dpcalc.accounting.certified.power import Window, powered
 from dpcalc.accounting.certified.read import curve
 from dpcalc.accounting.interval import Interval, certificate_of
 from dpcalc.accounting.question import Question
@@ -34,13 +34,19 @@ _MARGIN = 0.8  # of the tolerance, that a pass aims at
 _ROUGH = 0.03  # what a direction that is not the worst aims at first
 _BETWEEN = 0.3  # of how far it is below the worst, what it may be off by more
 _FEWER = 0.7  # of its first guess, what ε of a few steps often is
+_FEW, _FEW_MARGIN = 4, 0.45  # different steps, of which finer grids cost little
+_COARSER = 30.0  # times what is aimed at, where that leads nowhere
+_ROUGHEST = 0.5  # what is worth aiming at
+_WORTHWHILE = 1.5  # a change of what is aimed at
 _USEFUL = 0.7  # what a pass should at least make of the gap
 _KNOWN = 0.3  # a gap below which windows are laid by the interval itself
 _TOGETHER = 24  # laws of a batch that are composed before the others are
-_COPIES = 512  # that are composed before the others are, where windows would be longer than
-_LONG = 40_000  # points
+_COPIES = 64  # that are composed before the others are, where windows would be longer than
+_LONG = 60_000  # points
+_LONGEST = 1 << 20  # points of a window: a longer one is not worth waiting for
 _THIN = 0.03  # of the variance that grids add, for those that are read
 _FINE = 0.1  # the step of these, times the order
+_MANY_POINTS = 400_000  # of a single step
 _LARGE_BLOCK = 1 << 21  # doubles, untouched
 _SMALLEST_DELTA = 1e-290
 _LARGEST = 1e4  # the largest ε that is tried
@@ -118,13 +124,24 @@ class _Run:
         tolerance = self.question.tolerance
         best = Interval(0.0, self.question.largest, {}, "nothing was certified")
         near = self._near(direction)
-        aim = tolerance * _MARGIN if enough == 0 else max(tolerance * _MARGIN, _ROUGH)
+        margin = _MARGIN if len(self.parts) > _FEW else _FEW_MARGIN
+        aim = tolerance * margin if enough == 0 else max(tolerance * _MARGIN, _ROUGH)
         width = aim / self.way(direction).order
         if self.question.delta is not None:
             width = aim * max(near[1], _FEWER * near[0])
         law: Law | None = None
+        worked = 0.0
         for _ in range(_PASSES):
-            law = self._law(direction, width, near, aim, tilt)
+            try:
+                law = self._law(direction, width, near, aim, tilt)
+            except OverflowError as failure:  # something between this and what worked, or a wide interval at least
+                best = replace(best, stopped=str(failure))
+                change = math.sqrt(worked / aim) if worked else _COARSER
+                width, aim = change * width, change * aim
+                if change < _WORTHWHILE or aim > _ROUGHEST:
+                    break
+                continue
+            worked = aim
             upper = self.upper(law, direction)
             lower = self.lower(law, direction) if upper > enough else 0.0
             before, best = best, best.and_(Interval(lower, upper, certificate_of(law, "transform")))
@@ -132,12 +149,16 @@ class _Run:
             if best.gap <= tolerance or best.upper <= enough:
                 return best, law
             if best.gap > _USEFUL * before.gap:
-                return replace(best, stopped="finer grids make it no narrower"), law
+                return replace(
+                    best, stopped="finer grids make it no narrower, as rounding errors of all steps add up"
+                ), law
             change = min(max(_MARGIN * tolerance / max(best.gap, 1e-300), 0.02), 0.5)
             width, aim = change * width, change * aim
             if self.question.delta is not None and best.gap < _KNOWN:
                 near = best.upper, best.lower
-        return replace(best, stopped=f"it is what {_PASSES} passes reach"), law
+        if best.upper == self.question.largest:
+            raise OverflowError(best.stopped)
+        return replace(best, stopped=best.stopped or f"it is what {_PASSES} passes reach"), law
 
     def _near(self, direction: Direction) -> tuple[float, float]:
         """About where ε is, and what it is seldom below."""
@@ -159,12 +180,11 @@ class _Run:
 
 
 def thinned(law: Law, hints: Hints) -> Law:
-    """The law on a coarser grid, which adds less variance to the whole than the finer one did to all its steps."""
-    ((grid, _),) = law.components.items()
-    further = max(int(math.log(_THIN * hints.total, RATIO**2)), 0)
-    while further and law.step_of(grid + further) * hints.steepest() > _FINE:
-        further -= 1
-    return on_grid(law, grid + further)
+    """The law on a coarser grid, which adds less variance to the whole than the finest one did to all steps."""
+    grid = int(math.log(max(_THIN * hints.total, 1.0), RATIO**2))
+    while grid and law.step_of(grid) * hints.steepest() > _FINE:
+        grid -= 1
+    return on_grid(law, grid)
 
 
 def composed(parts: Parts, drawn: Sketch, hints: Hints, near: tuple[float, float], tolerance: float) -> Law:
@@ -179,25 +199,33 @@ def composed(parts: Parts, drawn: Sketch, hints: Hints, near: tuple[float, float
     while window.size > _LONG and (shorter := _shortened(steps, hints, tolerance)) is not None:
         steps = shorter
         window = window_for(steps, hints, near, tolerance)
-    return powered(steps, window, worse=hints.worse)
+    return _powered(steps, window, hints)
 
 
 def _step(parts: Parts, drawn: Sketch, hints: Hints, group: list[int]) -> Law:
     """Single steps of some pairs on the same grids."""
     spans = paired(spans_for(hints, drawn.losses, drawn.mean_masses(np.array(group))))
+    if sum(last - first for first, last in spans) > _MANY_POINTS:
+        raise OverflowError("single steps would have too many points")
     return discretised([parts[k][0] for k in group], hints.step, spans, hints.tilt)
 
 
 def _power(laws: list[tuple[Law, int]], hints: Hints, tolerance: float) -> Law:
-    return powered(laws, whole_window(laws, hints, tolerance), worse=hints.worse)
+    return _powered(laws, whole_window(laws, hints, tolerance), hints)
+
+
+def _powered(laws: list[tuple[Law, int]], window: Window, hints: Hints) -> Law:
+    if window.size > _LONGEST:
+        raise OverflowError("one window of a transform would have too many points")
+    return powered(laws, window, worse=hints.worse)
 
 
 def _shortened(steps: list[tuple[Law, int]], hints: Hints, tolerance: float) -> list[tuple[Law, int]] | None:
-    """Many copies as fewer powers of them, on a grid sixteen times coarser, which adds as little variance as they do.
+    """Many copies as fewer powers of them, on the next coarser grid, which adds less variance than they did.
 
     None where copies are too few for that.
     """
-    grid = min(k for law, _ in steps for k in law.components) + 2
+    grid = min(k for law, _ in steps for k in law.components) + 1
     copies = sum(law.batch * count for law, count in steps)
     if sum(law.batch * count for law, count in steps if count < _COPIES) > copies / _COPIES:
         return None

@@ -17,7 +17,6 @@ from dpcalc.accounting.closed_forms import (
     is_zero,
 )
 from dpcalc.accounting.clt import approximate_mu
-from dpcalc.accounting.engines import by_laws, rough_epsilon
 from dpcalc.accounting.guarantees import guarantee_of
 from dpcalc.accounting.question import Answer, Question
 from dpcalc.accounting.renyi import by_rdp
@@ -65,6 +64,8 @@ def estimated_epsilon(parts: Parts, delta: float) -> float:
     if is_exactly_gaussian(grouped):
         return by_gdp(grouped, Question(delta, None)).upper
     basic = by_basic_composition(grouped, Question(delta, None)).upper
+    from dpcalc.accounting.engines import rough_epsilon
+
     return min(rough_epsilon(factored(grouped), delta), basic)
 
 
@@ -95,10 +96,17 @@ def answer_of(parts: Parts, question: Question, accountant: Accountant = "auto")
     if accountant == "rdp":
         return by_rdp(parts, question)
     if accountant == "pld":
-        return by_laws(parts, question)
+        return _by_laws(parts, question)
     if accountant == "clt":
         return Answer("clt", gdp_value(approximate_mu(parts), question), None, None, "approximate")
     return _best(parts, question)
+
+
+def _by_laws(parts: Parts, question: Question) -> Answer:
+    """What the engines say, which are imported where they are needed: Gaussians and pure ε start without them."""
+    from dpcalc.accounting.engines import by_laws
+
+    return by_laws(parts, question)
 
 
 def _best(parts: Parts, question: Question) -> Answer:
@@ -113,7 +121,7 @@ def _best(parts: Parts, question: Question) -> Answer:
     candidates = [basic]
     lower, estimate, stopped = None, None, None
     try:
-        found = by_laws(parts, question)
+        found = _by_laws(parts, question)
         candidates.insert(0, found)
         lower, estimate, stopped = found.lower, found.estimate, found.stopped
     except (ArithmeticError, ValueError, CertificationError) as failure:

@@ -96,7 +96,12 @@ class _Search:
             hints = make_hints(self.sketch, self.ways, self.delta, self._widths(aim), self.spacing)
             if self.lattice is not None:
                 hints = replace(hints, step=self.lattice, tilt=0.5)  # every loss is a point: nothing is split
-            law = build(self.parts, self.sketch, hints)
+            try:
+                law = build(self.parts, self.sketch, hints)
+            except OverflowError as failure:
+                if not best.upper < self.question.largest:
+                    raise
+                return replace(best, stopped=str(failure))
             found, ends = self._read(law)
             before, best = best, best.and_(found)
             gap = best.gap

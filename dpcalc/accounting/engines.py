@@ -28,7 +28,7 @@ Composition = tuple[tuple[tuple[Pair, int], ...], tuple[Direction, ...]]
 Engine = Callable[[Sequence[tuple[Pair, int]], Question, Sequence[Direction]], Interval]
 
 _ROUNDS = 4  # of sharper and sharper bounds of pairs that can only be bounded
-_STUCK = 0.9  # of the width before: what is left is no matter of accuracy
+_STUCK, _WIDE = 0.9, 0.05  # of the width before, and of the bound: what is left is no matter of accuracy
 _BOUNDS, _FINER, _COMPOSING = 0.7, 0.3, 0.45  # of the tolerance: for such bounds (less in every round), and composing
 
 ENGINES: Mapping[str, Engine] = {"transform": by_transform.interval, "convex-order": convex_order.interval}
@@ -55,7 +55,7 @@ def by_laws(parts: Parts, question: Question, direction: Direction | None = None
             best = replace(best, lower=max(best.lower or 0.0, found.lower))
         if question.is_met(best.lower, best.upper) or not below or best.upper == 0:
             break
-        if before is not None and _width(best) > _STUCK * _width(before):
+        if before is not None and _width(best) > max(_STUCK * _width(before), _WIDE * best.upper):
             break
     assert best is not None
     return replace(best, stopped=None) if question.is_met(best.lower, best.upper) else best

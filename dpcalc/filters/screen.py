@@ -10,7 +10,7 @@ from dpcalc.arrays import Floats
 from dpcalc.filters import dominating
 from dpcalc.filters.rule import Rule
 from dpcalc.filters.run import Run
-from dpcalc.filters.summary import Losses, beyond, last_run_step, odometer
+from dpcalc.filters.summary import Losses, beyond, last_run_step, members, odometer
 from dpcalc.guarantee import Bar, Guarantee, Section
 from dpcalc.mechanisms.declared import DeclaredGDP, DeclaredRDP, DeclaredZCDP
 from dpcalc.report import rounded_up
@@ -205,11 +205,10 @@ def histogram(values: Floats, bins: int = _BINS) -> list[tuple[float, float, int
 def _groups(run: Run, found: Losses) -> Section:
     values, word = _shown_loss(run, found)
     rows = []
-    for index, name in enumerate(run.group_names):
-        members = run.group_of == index
+    for index, (name, who) in enumerate(zip(run.group_names, members(run), strict=True)):
         last = int(run.steps.view("active_by_group")[-1, index])
-        mean = float(values[members].mean()) if members.any() else 0.0
-        largest = float(values[members].max(initial=0.0))
-        rows.append((name, int(members.sum()), last, int(run.filter.lost[members].sum()), mean, largest))
+        mean = float(values[who].mean()) if who.size else 0.0
+        largest = float(values[who].max(initial=0.0))
+        rows.append((name, int(who.size), last, int(run.filter.lost[who].sum()), mean, largest))
     columns = ("group", "records", "in the last step", "sat out a step", f"mean {word}", f"largest {word}")
     return Section(title="Subgroups (SENSITIVE)", columns=columns, rows=tuple(rows))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpcalc import conversions
-from dpcalc.arrays import Bools, Floats
+from dpcalc.arrays import Bools, Floats, Indices
 from dpcalc.filters import dominating, individual
 from dpcalc.filters.anytime import anytime_epsilon
 from dpcalc.filters.enforced import enforced
@@ -103,7 +103,10 @@ def details(run: Run, found: Losses, stated: Guarantee, delta: float | None) -> 
     if run.odometer is not None:
         fields["odometer"] = odometer(run, delta)
     if run.group_names:
-        fields["groups"] = {name: _group(run, found, index) for index, name in enumerate(run.group_names)}
+        fields["groups"] = {
+            name: _group(run, found, index, who)
+            for index, (name, who) in enumerate(zip(run.group_names, members(run), strict=True))
+        }
     return fields
 
 
@@ -164,14 +167,19 @@ def last_run_step(run: Run) -> int:
     return ran[-1] if ran else run.steps.labels[0]
 
 
-def _group(run: Run, found: Losses, index: int) -> dict[str, Any]:
-    members = run.group_of == index
+def members(run: Run) -> list[Indices]:
+    """The records of each group."""
+    ends = np.cumsum(np.bincount(run.group_of, minlength=len(run.group_names)))
+    return np.split(np.argsort(run.group_of, kind="stable"), ends[:-1])
+
+
+def _group(run: Run, found: Losses, index: int, who: Indices) -> dict[str, Any]:
     return {
-        "individuals": int(members.sum()),
-        "dropped_records": int(run.filter.lost[members].sum()),
+        "individuals": int(who.size),
+        "dropped_records": int(run.filter.lost[who].sum()),
         "active_per_step": run.steps.view("active_by_group")[:, index].tolist(),
-        "spent": individual.quantiles(found.spent[members]),
-        "individual_epsilon": None if found.epsilon is None else individual.quantiles(found.epsilon[members]),
+        "spent": individual.quantiles(found.spent[who]),
+        "individual_epsilon": None if found.epsilon is None else individual.quantiles(found.epsilon[who]),
     }
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.errors import IncompatibleError, InputError
+from dpcalc.evidence import Evidence
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_whole
@@ -132,6 +133,10 @@ class RandomlyAllocated(Mechanism):
     def rdp(self, orders: Floats) -> Floats:
         """Never more than that of the steps it took part in: divergences are jointly quasi-convex."""
         return np.asarray(self.selected * self._unsampled().rdp(orders) * (1 + 2 * UNIT))
+
+    def evidence(self) -> Evidence:
+        without = "μ, ρ and RDP of random allocation are those of the steps that a record is in, without amplification"
+        return super().evidence() + Evidence(remarks=() if self._is_plain else (without,))
 
     def theorem(self) -> str:
         if self._is_plain:

@@ -265,7 +265,7 @@ class OncePerEpoch(Mechanism):
         return (
             "shuffled batches are accounted for without amplification: a Poisson figure does not hold for them and "
             "can be far too small; drawing each record's step of every epoch by itself is as cheap and is amplified "
-            "(sampling: random-allocation, or dpcalc train --sampling random-allocation)",
+            "(sampling: random-allocation, in a spec and in training alike)",
         )
 
     def spec(self) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from dpcalc.mechanisms.validation import expect_whole
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.blended import BlendedPair
 from dpcalc.pairs.profile import group_of_two
-from dpcalc.rounding import UNIT
+from dpcalc.rounding import FAINT, UNIT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,5 +132,5 @@ def _smaller_tail(trials: int, rate: float, first: int, direction: int) -> tuple
     exponent = math.fsum(terms)
     return (
         min(math.exp(exponent - error) * total, 1.0),
-        min(math.exp(exponent + error) * (total + rest) + 1e-300, 1.0),
+        min(math.exp(exponent + error) * (total + rest) + FAINT, 1.0),
     )

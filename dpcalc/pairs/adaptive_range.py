@@ -18,10 +18,10 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from dpcalc.arrays import Floats, Indices
 from dpcalc.conversions import gdp_delta
+from dpcalc.elementary import ndtr, ndtri
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.profile import pair_of_profiles
 from dpcalc.rounding import SMALLEST_NORMAL, UNIT

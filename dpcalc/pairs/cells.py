@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.rounding import NORMAL_TAIL, UNIT
+from dpcalc.rounding import FAINT, NORMAL_TAIL, UNIT
 
 
 class Cells(NamedTuple):
@@ -27,7 +27,7 @@ def tail_errors(masses: Floats, sharpness: float | Floats = 0.0) -> Floats:
     """
     below, above = np.cumsum(masses, axis=-1), np.cumsum(masses[..., ::-1], axis=-1)[..., ::-1]
     tail = np.minimum(np.minimum(below, above), 1.0)
-    squared = -2 * np.log(np.maximum(tail, 1e-300))
+    squared = -2 * np.log(np.maximum(tail, FAINT))
     flat, steep = NORMAL_TAIL
     return np.asarray(4 * UNIT * (flat + steep * squared + sharpness * (1 + np.sqrt(squared))) * tail)
 

@@ -12,13 +12,12 @@ from dpcalc.pairs.base import Pair
 from dpcalc.pairs.moments import ROUNDING, log_mean_excess
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.turned import turned_points
-from dpcalc.rounding import UNIT
+from dpcalc.rounding import FAINT, UNIT
 
-_REACH = 38.0  # standard deviations: beyond, a mass is below the range of doubles
+_REACH = 38.0  # standard deviations: beyond, all mass is below FAINT
 _FULL = 37.0  # standard deviations up to which a mass has all its digits
 _MOST_POINTS = 10_000_000  # on each side
 _SMALLEST = 1e-290  # masses from which both P and Q keep all their digits
-_BEYOND = 1e-300  # more than the mass further out than 38 standard deviations
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +83,7 @@ def turned_discrete_gaussian(sigma: float, shift: int, rate: float) -> tuple[Poi
 def _reach(sigma: float) -> tuple[int, float]:
     """How far noise is tabulated on each side, and more than the mass beyond."""
     reach = int(min(np.ceil(_REACH * sigma), _MOST_POINTS))
-    return reach, _BEYOND if reach >= _REACH * sigma else float(np.exp(-((reach / sigma) ** 2) / 2)) * (1 + 1e-9)
+    return reach, FAINT if reach >= _REACH * sigma else float(np.exp(-((reach / sigma) ** 2) / 2)) * (1 + 2.0**-30)
 
 
 def _tables(sigma: float, x: Floats, centres: tuple[int, ...]) -> list[Floats]:

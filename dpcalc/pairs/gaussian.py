@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
 
 from dpcalc.arrays import Complexes, Floats
+from dpcalc.elementary import log_ndtr, ndtr
 from dpcalc.pairs.base import MixturePair, Pair
 from dpcalc.pairs.cells import Cells, cells_from_tails, tail_errors
 from dpcalc.pairs.moments import ROUNDING

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.elementary import exp_remainder
+from dpcalc.rounding import FAINT
 
 # More than the rounding of exp, of e^z - 1 - z and of a sum of products, in units of what is summed.
 ROUNDING = 2.0**-46
@@ -119,7 +120,7 @@ def log_excess_of_points(
     if at_zero > 0 and side <= 0:
         value = np.logaddexp(value, np.log(at_zero) + _excess_at_zero(powers, rate))
     if infinite > 0 and side >= 0:  # f_β(x)/x tends to infinity for β > 1 and to -β for β < 0
-        log_slope = np.log(np.maximum(-powers, 1e-300))
+        log_slope = np.log(np.maximum(-powers, FAINT))
         value = np.where(powers > 1, np.inf, np.logaddexp(value, np.log(infinite) + log_slope))
     return np.asarray(value)
 
@@ -127,7 +128,7 @@ def log_excess_of_points(
 def _excess_at_zero(powers: Floats, rate: float) -> Floats:
     """log f_β(1 - q): infinite for β < 0 if nothing else is mixed in."""
     if rate == 1.0:
-        return np.where(powers > 1, np.log(np.maximum(powers - 1, 1e-300)), np.inf)
+        return np.where(powers > 1, np.log(np.maximum(powers - 1, FAINT)), np.inf)
     return log_mean_excess(np.ones(1), np.log1p(-np.array([rate])), powers)
 
 

@@ -12,7 +12,7 @@ from dpcalc.pairs.base import Pair
 from dpcalc.pairs.points import LARGEST_LOSS, PointPair
 from dpcalc.rounding import UNIT, accumulated
 
-_PLACES = 1e-13  # of the mass beyond, for losses that are differences of others and are rounded (`_chain`)
+_PLACES = 2**10 * UNIT  # of the mass beyond, for losses that are differences of others and are rounded (`_chain`)
 _UP = 1 + 2.0**-48  # more than the rounding of a slope, a chord and a sum of slopes
 
 

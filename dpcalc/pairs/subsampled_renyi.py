@@ -19,10 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import ndtr
 
 from dpcalc.arrays import Bools, Floats, Indices
-from dpcalc.elementary import exp_remainder
+from dpcalc.elementary import exp_remainder, ndtr
 from dpcalc.pairs.moments import ROUNDING
 
 _REACH = 12.0  # standard deviations beyond the outermost maximum

@@ -9,12 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
 
 from dpcalc.arrays import Floats
+from dpcalc.elementary import ndtr
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.cells import cells_from_tails
 from dpcalc.pairs.points import PointPair
+
+_STEEP = 30.0  # the μ from which e^{μ²/2} is left to logarithms
+_FAR_OFF = 100.0  # half of a loss at which the ratio of two noises alone decides, whatever the rate
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,19 @@ class TurnedGaussian(Pair):
         return a, b
 
     def _place(self, losses: Floats) -> Floats:
-        """The x at which the loss is so large."""
-        log_factor = np.log((1 - self.rate) / self.rate) + self.mu * self.mu / 2
-        half = np.abs(losses) / 2
+        """The x at which the loss is so large.
+
+        Of small μ not by logarithms, which leave errors of |log q| units in place of a few, and are divided by μ.
+        """
+        odds, half = (1 - self.rate) / self.rate, np.abs(losses) / 2
         with np.errstate(divide="ignore"):
-            log_sinh = half + np.log(-np.expm1(-2 * half) / 2) + log_factor
+            log_sinh = half + np.log(-np.expm1(-2 * half) / 2) + np.log(odds) + self.mu * self.mu / 2
         far = np.log(2.0) + log_sinh
-        grown = np.where(log_sinh > 40, far, np.arcsinh(np.exp(np.minimum(log_sinh, 40.0))))
+        if self.mu < _STEEP:
+            near = odds * np.exp(self.mu * self.mu / 2) * np.sinh(np.minimum(half, _FAR_OFF))
+        else:
+            near = np.exp(np.minimum(log_sinh, 40.0))
+        grown = np.where(log_sinh > 40, far, np.arcsinh(near))
         return np.asarray(np.sign(losses) * (half + grown) / self.mu)
 
     def reversed(self) -> Pair:

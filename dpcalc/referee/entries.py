@@ -93,7 +93,7 @@ def _allocated(base: _Base, sampling: Mapping[str, Any], adjacency: str, count: 
             continue
         means = samplers.mean_of(base.law, length, effort.delta / (count * selected), effort.points)
         if means is None:
-            raise NotCheckedError("likelihood ratios that reach too far for a uniform grid of them; try --nightly")
+            raise NotCheckedError("likelihood ratios that reach too far for a uniform grid, but for the nightly size")
         above, below = means
         if adjacency == "replace-one":
             above = laws.group_of_two(above, laws.exchanged(above), _chain_losses())

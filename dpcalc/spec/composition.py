@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from dpcalc.accounting.compose import Accountant, compose
-from dpcalc.accounting.fitted import fitted
 from dpcalc.conversions import rdp_epsilons
 from dpcalc.errors import InputError
 from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee
@@ -108,6 +107,8 @@ class Composition:
 
     def fitted(self, slack: float) -> dict[str, Any]:
         """μ-GDP up to a slack, with its regret and what each direction needs: as sound as the guarantee itself."""
+        from dpcalc.accounting.fitted import fitted
+
         parts = [(cost.entry.mechanism, cost.entry.count) for cost in self.costs]
         found = fitted(parts, slack, accountant=self.question.accountant, tolerance=self.question.tolerance)
         return {**asdict(found), "guarantee": self.guarantee.status}

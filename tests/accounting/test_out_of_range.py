@@ -55,7 +55,7 @@ def overflow(*_: object) -> None:
 
 
 def test_a_composed_loss_that_overflows_is_left_to_another_accountant(monkeypatch) -> None:
-    monkeypatch.setattr("dpcalc.accounting.compose.by_laws", overflow)
+    monkeypatch.setattr("dpcalc.accounting.engines.by_laws", overflow)
     guarantee = compose([(PoissonSampled(base=Gaussian(noise_multiplier=1.1), sampling_rate=0.01), 1000)], delta=1e-5)
     assert guarantee.accountant == "rdp"
     assert guarantee.epsilon_lower is None

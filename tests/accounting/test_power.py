@@ -25,8 +25,8 @@ def random_window(rng, reach, step):
     """A window of any place and size, sensible or not, and orders of any size."""
     size = int(rng.choice([8, 40, int(2 * reach / step) + 8, int(6 * reach / step) + 8]))
     first = int(rng.integers(-size, size // 2 + 1))
-    orders = [Orders(*(float(10 ** rng.uniform(-1.5, 1.5) / reach) for _ in range(2))) for _ in range(2)]
-    return Window(first, size, *orders)
+    orders = [Orders(*(float(10 ** rng.uniform(-1.5, 1.5) / reach) for _ in range(2))) for _ in range(3)]
+    return Window(first, size, *orders[: int(rng.integers(2, 4))])
 
 
 def random_power(rng, pairs, counts, reach):
@@ -195,6 +195,30 @@ def test_frequencies_that_are_left_out_are_paid_for(monkeypatch):
     kept = power._audible
     monkeypatch.setattr(power, "_audible", lambda *asked: (kept(*asked)[0], 0.0))
     assert not all(brackets())
+
+
+def test_weights_below_the_errors_of_transforms_are_bounded_by_moments():
+    """Twenty standard deviations out, where doubles know nothing of a Gaussian but its moments."""
+    base = discretise.discretised([GaussianPair(0.1)], 0.01, ((-120, 120),))
+    window = Window(-1000, 2000, Orders(3.0, 3.0), Orders(3.0, 3.0))
+    bare = powered([(base, 100)], window, worse="remove")
+    law = powered([(base, 100)], replace(window, faint=Orders(8.0, 8.0)), worse="remove")
+    far = law.losses(0) > 9
+    assert bare.components[0].rows[0][far][:-1].min() > 1e-17
+    assert law.components[0].rows[0][far][:-1].max() < 1e-17
+    for epsilon in (0.5, 2.0, 5.0, 7.0):
+        delta = float(gdp_delta(1.0, epsilon))
+        low, high = (read.curve(law, "remove", upper=upper).delta(epsilon) for upper in (False, True))
+        assert low <= delta <= high <= read.curve(bare, "remove", upper=True).delta(epsilon)
+
+
+def test_rows_that_reach_over_several_windows_are_folded():
+    """A window of a third of a single step: what is outside is charged, and what wraps around above is no harm."""
+    base = discretise.discretised([COIN.pair()], STEP / 4, ((-64, 64),))
+    window = Window(-8, 40, Orders(2.0, 2.0), Orders(2.0, 2.0))
+    law = powered([(base, 3)], window, worse="remove")
+    assert law.components[0].size == 40 < base.components[0].size
+    certified.assert_bracketed(law, COIN.power(3).delta, [0.0, 0.5, STEP, 2.5 * STEP])
 
 
 def test_the_ledger_of_copies_adds_up():

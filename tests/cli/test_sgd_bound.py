@@ -55,7 +55,7 @@ def test_random_batches_are_certified_and_the_central_limit_is_labelled(dpcalc, 
     document = dpcalc(*SGD, "--sigma", "0.01", "--epochs", epochs, "-f", "json").json
     assert document["guarantee"] == "certified"
     assert document["epsilon_lower"] is None  # what composition attains, the last iterate need not
-    assert document["epsilon"] == pytest.approx(epsilon, abs=6e-4)
+    assert document["epsilon"] == pytest.approx(epsilon, abs=6e-4 + 1e-4 * epsilon)  # an upper bound to 1e-4
     assert document["details"]["clt"]["guarantee"] == "approximate"
     assert document["details"]["clt"]["mu"] == pytest.approx(mu, abs=6e-3)
 

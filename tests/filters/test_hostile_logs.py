@@ -22,6 +22,7 @@ from dpcalc.files import archive as sealed
 from dpcalc.files import locked
 from dpcalc.filters.carrying import carry_out
 from dpcalc.filters.request import Request
+from dpcalc.filters.summary import members
 
 FILTER = ("--filter", "gdp", "--sigma", "2", "--mu", "3")
 REQUEST = Request(kind="gdp", sigma=2.0, mu=3.0)
@@ -267,3 +268,17 @@ def test_hardly_any_noise_under_sampling_takes_no_longer_than_enough_of_it(tmp_p
     for sigma in (1e-5, 3e-3):
         carry_out(Request(kind="rdp", sigma=sigma, orders=(8.0,), rhos=(0.1,), sample_rate=0.01), str(path))
     assert time.process_time() - start < 15
+
+
+def test_a_group_for_everybody_is_not_compared_with_everybody(tmp_path: Path) -> None:
+    """Ten times the groups take ten times as long, not a hundred."""
+    log, groups = tmp_path / "log.csv", tmp_path / "groups.csv"
+    seconds = []
+    for people in (2_000, 40_000):
+        log.write_text("step,id,norm\n" + "".join(f"0,p{n},0.5\n" for n in range(people)))
+        groups.write_text("id,group\n" + "".join(f"p{n},g{n}\n" for n in range(people)))
+        start = time.process_time()
+        run = carry_out(Request(kind="gdp", sigma=4.0, mu=1.0, groups=groups), str(log))
+        assert [who.tolist() for who in members(run)] == [[int(name[1:])] for name in run.group_names]
+        seconds.append(time.process_time() - start)
+    assert seconds[1] < 100 * seconds[0]

@@ -33,6 +33,7 @@ from dpcalc.pairs.discrete_gaussian import discrete_gaussian_pairs, turned_discr
 from dpcalc.pairs.gaussian import GaussianPair, SampledGaussian
 from dpcalc.pairs.laplace import LaplacePair
 from dpcalc.pairs.points import PointPair
+from dpcalc.pairs.turned import TurnedGaussian
 from dpcalc.rounding import SMALLEST_NORMAL, UNIT
 
 mpf = mpmath.mpf
@@ -84,6 +85,20 @@ def test_errors_of_cells_are_at_least_those_made(make: Any, below: Any, sizes: t
                     assert abs(mpf(float(mass)) - (tails[k + 1][side] - tails[k][side])) <= float(error)
 
 
+@pytest.mark.parametrize(("mu", "rate"), [(9.5e-4, 1.1e-12), (0.003, 2e-9), (0.7, 3e-7), (4.0, 1 - 1e-9), (33.0, 0.2)])
+def test_turned_noise_is_where_its_loss_says_it_is(mu: float, rate: float) -> None:
+    m, q = mpf(mu), mpf(rate)
+    places = np.sort(np.random.default_rng(4).uniform(-8, 8, 40))
+    ratio = [[1 - q + q * mpmath.exp(side * m * mpf(float(x)) - m * m / 2) for x in places] for side in (1, -1)]
+    edges = np.array([float(mpmath.log(a / b)) for a, b in zip(*ratio, strict=True)])
+    cells = TurnedGaussian(mu, rate).cells(edges)
+    at = [(mpf(e) / 2 + mpmath.asinh((1 - q) / q * mpmath.exp(m * m / 2) * mpmath.sinh(mpf(e) / 2))) / m for e in edges]
+    for side, masses, errors in ((1, cells.p, cells.p_error), (-1, cells.q, cells.q_error)):
+        below = [0, *((1 - q) * mpmath.ncdf(x) + q * mpmath.ncdf(x - side * m) for x in at), 1]
+        for mass, error, low, high in zip(masses, errors, below[:-1], below[1:], strict=True):
+            assert abs(mpf(float(mass)) - (high - low)) <= float(error)
+
+
 def test_sums_of_many_points_err_as_they_say() -> None:
     generator = np.random.default_rng(2)
     p, q = generator.random(4000), generator.random(4000) * 1e-3
@@ -105,7 +120,7 @@ def test_mass_beyond_the_table_of_discrete_noise() -> None:
 
 
 def test_faint_masses_of_turned_noise_are_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discrete_gaussian, "_BEYOND", 0.0)
+    monkeypatch.setattr(discrete_gaussian, "FAINT", 0.0)
     for sigma in np.linspace(3.0, 9.0, 25):
         above, _ = turned_discrete_gaussian(float(sigma), 2, 0.3)
         reach = int(np.ceil(38 * sigma))
@@ -279,9 +294,36 @@ def test_one_step_of_the_adaptive_optimum_is_never_below_a_two_point_pair() -> N
 
 def test_the_rounding_of_a_step_is_paid_for(erring: Callable[..., None]) -> None:
     """A flat profile, whose chords do not bend: the mean of the ratio is 1, and exponentials are a little too small."""
-    erring(adaptive_range, "np", exp=-2 * UNIT)
+    erring(adaptive_range, "np", exp=-200 * UNIT)  # a fraction of what a step is raised by
     raised = adaptive_range._step(np.full(40, 0.3), 20, 10, 0.1, np.arange(11))
     assert np.all(raised >= 0.3)
+
+
+def test_the_mu_of_many_adaptive_runs_is_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """m² + a(n + 1/x + log((x + n - 1)/x)), a = ε²/4 and x = m²/a - 1, from the m of the first 128 runs."""
+    chosen = random.Random(18)
+    for _ in range(100):
+        epsilon, first = chosen.uniform(0.01, 1), chosen.uniform(6, 9)
+        monkeypatch.setattr(adaptive_range, "_least_mu", lambda *_, m=first * epsilon: m)
+        m, a, n = mpf(first * epsilon), mpf(epsilon) ** 2 / 4, 200
+        x = m * m / a - 1
+        exact = mpmath.sqrt(m * m + a * (n + 1 / x + mpmath.log((x + n - 1) / x)))
+        assert mpf(adaptive_range.adaptive_range_mu(epsilon, 328)) >= exact
+
+
+def test_a_gaussian_is_believed_only_if_its_exact_curve_is_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heights just above the exact δ of every candidate, and below what it is rounded up to: none will do."""
+    place = 0.7
+
+    def highest(losses: Any, heights: Any, mu: float) -> tuple[Any, Any]:
+        m, e = mpf(mu), mpf(place)
+        exact = mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+        return np.array([place]), np.array([math.nextafter(float(exact), 2)])
+
+    monkeypatch.setattr(adaptive_range, "_profile", lambda *_, **__: (np.zeros(1), np.zeros(1)))
+    monkeypatch.setattr(adaptive_range, "_highest", highest)
+    with pytest.raises(ArithmeticError, match="no Gaussian"):
+        adaptive_range._least_mu(1.0, 4)
 
 
 # Rényi divergences

@@ -14,9 +14,8 @@ from dpcalc.arrays import Bools, Floats
 from dpcalc.errors import CertificationError
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.cells import Cells
-from dpcalc.rounding import LARGEST_EXPONENT, SMALLEST_NORMAL, UNIT, accumulated
+from dpcalc.rounding import LARGEST_EXPONENT, OVERFULL, SMALLEST_NORMAL, UNIT, accumulated
 
-_TOO_MUCH = 1e-9  # masses that add up to more than 1 by this are not those of a pair
 _UNKNOWN = 1e-6  # lower cells whose relative error is larger are ignored
 _FAINTEST = 8 * SMALLEST_NORMAL  # what a weight below the normal range may have lost
 _TOO_FAINT = 16 * SMALLEST_NORMAL  # masses below have lost digits
@@ -183,7 +182,7 @@ def _ends(
     for masses, errors in ((p, p_error), (b, b_error)):
         lacking = 1 - masses.sum(axis=-1)
         allowed = errors.sum(axis=-1) + 2 * masses.shape[-1] * UNIT
-        if not np.all(lacking > -allowed - _TOO_MUCH - excess):
+        if not np.all(lacking > -allowed - OVERFULL - excess):
             raise CertificationError(f"the masses of a pair add up to {float((1 - lacking).max()):.12g}, more than 1.")
         missing.append(np.where(lacking > allowed, lacking, 0.0))
     rate = q[:, 0]

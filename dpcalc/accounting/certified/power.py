@@ -41,6 +41,10 @@ class Window:
     size: int
     outside: Orders  # for the mass above and below the window
     wrapped: Orders  # for what wraps around into the lower rows
+    faint: Orders | None = None  # for weights within it, where they are smaller than the errors of transforms
+
+    def points(self, step: float) -> Floats:
+        return np.arange(self.first, self.first + self.size, dtype=np.float64) * step
 
 
 def good_size(points: float) -> int:
@@ -61,7 +65,7 @@ def powered(laws: Sequence[tuple[Law, int]], window: Window, *, worse: Direction
         raise ValueError("laws on different grids or scales have no product")
     factors = [_Factor(law, count) for law, count in laws]
     grid = min(k for law, _ in laws for k in law.components)
-    window = replace(window, size=good_size(max(window.size, *(factor.width(grid) for factor in factors))))
+    window = replace(window, size=good_size(window.size))
     step = one.step_of(grid)
     found, origin, errors = _product(factors, grid, window.size)
     rows = np.roll(found, (origin - window.first) % window.size, axis=-1)
@@ -69,7 +73,11 @@ def powered(laws: Sequence[tuple[Law, int]], window: Window, *, worse: Direction
     rows[detected] -= errors[detected] + _wrapped(factors, detected, window, step)
     for row in (UPPER, other):
         rows[row] += errors[row]
-    ledger, scale, factor = _scaled(factors)
+        if window.faint is not None:
+            points = window.points(step)
+            for order in (window.faint.rise, -window.faint.fall):
+                np.minimum(rows[row], _by_moment(factors, row, order, points), out=rows[row])
+    ledger, scale, factor = _scaled(factors, grid, window.size)
     rows = np.maximum(rows, 0.0) * factor
     lower = frozenset({worse}).intersection(*(law.lower for law, _ in laws))
     count = sum(law.count * copies for law, copies in laws)
@@ -100,20 +108,24 @@ class _Factor:
         end = max((part.start + part.size - 1) * _stride(k, grid) for k, part in self.law.components.items())
         return end - self.start(grid) + 1
 
+    def windows(self, grid: int, size: int) -> int:
+        """How many windows of this size the points reach over."""
+        return -(-self.width(grid) // size)
+
     def rounding(self) -> float:
         """How far the products of all copies' sums of rows may be above 1."""
         return len(self.totals) * self.count * accumulated(self.points + 8)
 
     def dense(self, grid: int, size: int) -> Iterator[Floats]:
-        """The rows on the finest grid, its first point first, some laws of a batch at a time."""
-        start = self.start(grid)
-        for chosen in _chunks(len(self.totals), 3 * size):
-            rows = np.zeros((chosen.stop - chosen.start, 3, size))
+        """The rows on the finest grid, its first point first, modulo the size; some laws of a batch at a time."""
+        start, windows = self.start(grid), self.windows(grid, size)
+        for chosen in _chunks(len(self.totals), 3 * size * windows):
+            rows = np.zeros((chosen.stop - chosen.start, 3, size * windows))
             for k, part in self.law.components.items():
                 stride = _stride(k, grid)
                 at = part.start * stride - start
                 rows[..., at : at + (part.size - 1) * stride + 1 : stride] += self.parts[k][chosen]
-            yield rows
+            yield rows if windows == 1 else rows.reshape(*rows.shape[:-1], windows, size).sum(axis=-2)
 
     def log_moment(self, row: int, order: float) -> float:
         """An upper bound on the log of Σ row·X^order of all copies."""
@@ -206,7 +218,7 @@ def _raised(values: Complexes, power: int) -> Complexes:
     return found
 
 
-def _scaled(factors: Sequence[_Factor]) -> tuple[Ledger, int, float]:
+def _scaled(factors: Sequence[_Factor], grid: int, size: int) -> tuple[Ledger, int, float]:
     """The ledger of all copies, the power of two of what rows were divided by, and its remaining factor."""
     ledger, logs, roundings, scale = Ledger(), 0.0, 0.0, 0
     for factor in factors:
@@ -215,8 +227,8 @@ def _scaled(factors: Sequence[_Factor]) -> tuple[Ledger, int, float]:
         ledger = ledger.then(replace(copies, lost=lost))
         terms = factor.count * np.log2(factor.totals)
         logs += float(terms.sum())
-        # Every entry was divided and added to those of other grids; logarithms are off by 4 units, and so is their sum.
-        entry = 4 + len(factor.parts)
+        # Entries were divided and added to those of other grids and windows; logarithms and sums are off by 4 units.
+        entry = 4 + len(factor.parts) + factor.windows(grid, size)
         roundings += accumulated(entry * factor.count * len(terms) + 16 * (float(np.abs(terms).sum()) + 1))
         scale += factor.count * factor.law.scale
     whole = math.floor(logs)
@@ -229,14 +241,18 @@ def _wrapped(factors: Sequence[_Factor], row: int, window: Window, step: float) 
     length = window.size * step
     if min(window.wrapped.rise, window.wrapped.fall) * length < math.log(2):
         return math.inf
-    points = np.arange(window.first, window.first + window.size) * step
-    total = np.zeros(window.size)
-    for order in (window.wrapped.rise, -window.wrapped.fall):
-        bound = sum(factor.log_moment(row, order) for factor in factors)
-        exponents = bound - order * points - abs(order) * length
-        with np.errstate(over="ignore"):
-            total += np.exp(exponents + accumulated(8 * (abs(bound) + abs(order) * (np.abs(points).max() + length))))
-    return 2.001 * total  # all windows beyond the next: a geometric series of ratio at most one half
+    points = window.points(step)
+    above = _by_moment(factors, row, window.wrapped.rise, points, further=length)
+    below = _by_moment(factors, row, -window.wrapped.fall, points, further=length)
+    return 2.001 * (above + below)  # all windows beyond the next: a geometric series of ratio at most one half
+
+
+def _by_moment(factors: Sequence[_Factor], row: int, order: float, points: Floats, *, further: float = 0.0) -> Floats:
+    """Bounds on the weights of a row at some points, or further out on the side of the order (W)."""
+    bound = sum(factor.log_moment(row, order) for factor in factors) - abs(order) * further
+    largest = max(abs(float(points[0])), abs(float(points[-1]))) + 2 * further
+    with np.errstate(over="ignore"):
+        return np.asarray(np.exp(bound - order * points + accumulated(8 * (abs(bound) + abs(order) * largest))))
 
 
 def _with_outside(law: Law, factors: Sequence[_Factor], window: Window, step: float, offset: float) -> Law:

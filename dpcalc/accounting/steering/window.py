@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,11 +13,10 @@ from dpcalc.accounting.certified.power import Orders, Window
 from dpcalc.accounting.steering.hints import Hints
 from dpcalc.arrays import Floats
 
-LONGEST = 1 << 19
-"""Points of a window: a longer one is not worth waiting for."""
-
 _ORDERS = np.geomspace(0.02, 16.0, 24)  # over the standard deviation
 _UNSEEN = 5e-5  # of the tolerance, for weights that wrap around: in a mild tilt so little of them is beyond ε
+_LONG = 60_000  # points, among which many may be smaller than
+_DROWNED = 1e-15  # of the whole
 _ROUGHLY = 30.0  # times what may be cut off
 
 Laws = Sequence[tuple[Law, int]]
@@ -42,7 +41,8 @@ def window_for(laws: Laws, hints: Hints, near: tuple[float, float], tolerance: f
     length = max(moments.edge(True, faint, 0.0) - low, moments.edge(False, faint, 0.0) + high, behind + end)
     if max(hints.variances) < math.inf:  # both directions are read, the other one roughly
         length = max(length, end + moments.edge(False, cut + math.log(_ROUGHLY), moments.other_power))
-    return moments.window(end, length, at=(low + high) / 2)
+    at = (low + high) / 2
+    return moments.window(end, length, (at + length, length - at))
 
 
 def whole_window(laws: Laws, hints: Hints, tolerance: float) -> Window:
@@ -55,7 +55,12 @@ def whole_window(laws: Laws, hints: Hints, tolerance: float) -> Window:
     end = max(moments.edge(True, faint, 0.0), moments.edge(True, mass, moments.power), moments.sign * moments.middle)
     other = max(moments.edge(False, faint, 0.0, moments.other_power), -moments.sign * moments.middle)
     end, other = end + 4 * moments.step, other + 4 * moments.step
-    return moments.window(end, end + other, at=moments.sign * moments.middle)
+    window = moments.window(end, end + other, (end, other))
+    if window.size < _LONG:
+        return window
+    drowned = moments.scale + math.log(_DROWNED)
+    sides = [moments.best(far, moments.edge(far, drowned, 0.0), 0.0) for far in (True, False)]
+    return replace(window, faint=moments.orders_of(*sides))
 
 
 @dataclass(frozen=True)
@@ -94,16 +99,19 @@ class _Moments:
         logs = (self.far if far else self.back) - (self.orders - power) * distance
         return float(self.orders[int(np.argmin(np.where(self.orders > power, logs, np.inf)))])
 
-    def window(self, end: float, length: float, at: float) -> Window:
-        """From `end` back, with orders that are best there for what is outside, and at `at` for what wraps around."""
+    def window(self, end: float, length: float, sources: tuple[float, float]) -> Window:
+        """From `end` back, with orders that are best there for what is outside, and at sources of what wraps around.
+
+        Those are distances from 0 on the far side and back.
+        """
         length = max(length, 16 * self.step)
-        if not length / self.step < LONGEST:
-            raise OverflowError("one window of a transform would have too many points")
         first = math.floor((end - length if self.sign > 0 else -end) / self.step)
         outside = self.best(True, end, self.power), self.best(False, length - end, self.other_power)
-        wrapped = self.best(True, at + length, 0.0), self.best(False, length - at, 0.0)
-        orders = [Orders(far, back) if self.sign > 0 else Orders(back, far) for far, back in (outside, wrapped)]
-        return Window(first, math.ceil(length / self.step) + 1, *orders)
+        wrapped = self.best(True, sources[0], 0.0), self.best(False, sources[1], 0.0)
+        return Window(first, math.ceil(length / self.step) + 1, self.orders_of(*outside), self.orders_of(*wrapped))
+
+    def orders_of(self, far: float, back: float) -> Orders:
+        return Orders(far, back) if self.sign > 0 else Orders(back, far)
 
 
 def _shape(laws: Laws) -> tuple[float, float, float]:

@@ -18,11 +18,12 @@ from dpcalc.pairs.sums.hints import make_hints
 from dpcalc.pairs.sums.law import P_LOWER, Q_LOWER, UPPER, SumLaw
 from dpcalc.pairs.sums.pilot import of_mean, one_term
 from dpcalc.pairs.sums.terms import terms
-from dpcalc.rounding import SMALLEST_NORMAL, UNIT, accumulated
+from dpcalc.rounding import FAINT, SMALLEST_NORMAL, UNIT, accumulated
 
 Side = Literal["upper", "lower"]
 
-_FAINT = 1e-285  # weights below count as infinite above, and as nothing below
+_FAINT = FAINT * 2.0**53  # weights below count as infinite above, and as nothing below
+_ADDED = 2.0**-30  # more than what the rounding of sums of some thousand masses can be
 _GENERIC = 0.02  # of the standard deviation, squared: the variance of what is asked without a question
 _MOST_POINTS = 60_000
 
@@ -38,10 +39,10 @@ def upper_pair(law: SumLaw) -> BoundPair:
     order = np.argsort(x[seen], kind="stable")
     x, q = x[seen][order], weights[seen][order]
     raised = 1 + accumulated(len(weights) + 16)
-    infinite = (law.infinite * (1 + 2 * law.relative) + law.gone_p * (1 + 1e-9) + hidden_p) * raised
+    infinite = (law.infinite * (1 + 2 * law.relative) + law.gone_p * (1 + _ADDED) + hidden_p) * raised
     zero = (law.gone_q + hidden_q) * raised
     p = q * x
-    over = max(float(p.sum()) + infinite - 1, float(q.sum()) + zero - 1, 0.0) + 1e-9
+    over = max(float(p.sum()) + infinite - 1, float(q.sum()) + zero - 1, 0.0) + _ADDED
     shift = law.shift + 8 * UNIT * (1 + float(np.abs(np.log(x)).max(initial=0.0)))
     return BoundPair(np.log(x), p, q, infinite, zero, shift, over)
 

@@ -11,13 +11,11 @@ from dpcalc.errors import CertificationError
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.sums.law import RATIO, Part, Spans, SumLaw
-from dpcalc.rounding import SMALLEST_NORMAL, UNIT, accumulated
+from dpcalc.rounding import FAINT, OVERFULL, SMALLEST_NORMAL, UNIT, accumulated
 
-_TOO_MUCH = 1e-9  # masses that add up to more than 1 by this are not those of a pair
 _UNKNOWN = 1e-10  # lower cells whose relative error is larger are ignored
 _POINTS = 4  # units of a logarithm, relative to it, and of the point it is taken of
-_FAINT = 1e-300  # a mass of 0 may be one that doubles cannot hold
-_WANTED = 692.0  # more than log(1/_FAINT)
+_WANTED = 692.0  # more than log(1/FAINT)
 
 
 def terms(pair: Pair, step: float, spans: Spans, ignored: float = 0.0, copies: int = 1) -> SumLaw:
@@ -69,7 +67,7 @@ def terms(pair: Pair, step: float, spans: Spans, ignored: float = 0.0, copies: i
         0.0,  # the weights were raised by their rounding
         slack,
         _off(edges),
-        _FAINT * len(z),
+        FAINT * len(z),
     )
 
 
@@ -106,10 +104,10 @@ def _missing(cells: Cells) -> tuple[float, tuple[float, float]]:
     for masses, errors in ((cells.p, cells.p_error), (cells.q, cells.q_error)):
         allowed = float(errors.sum()) + 2 * len(masses) * UNIT
         rest = 1 - float(masses.sum())
-        if not rest > -allowed - _TOO_MUCH:
+        if not rest > -allowed - OVERFULL:
             raise CertificationError(f"the masses of a pair add up to {1 - rest:.12g}, more than 1.")
         lacking.append(rest if rest > allowed else 0.0)
-    faint = _FAINT * len(cells.p)
+    faint = FAINT * len(cells.p)
     return lacking[0], (lacking[1] + faint, lacking[1] + faint)
 
 
@@ -117,9 +115,10 @@ def _split(cells: Cells, z: Floats, off: float) -> tuple[Floats, Floats]:
     """Weights on the lower and the upper point of each cell, raised by all that its masses and points may be off by."""
     low, high = z[:-1], z[1:]
     gap = high - low
-    doubt_p = cells.p_error + 8 * UNIT * cells.p + _FAINT
-    doubt_q = cells.q_error + 4 * off * cells.q + _FAINT
-    doubt = np.where((cells.p > 0) | (cells.q > 0), (doubt_p + doubt_q * high) / gap, 0.0)
+    doubt_p = cells.p_error + FAINT
+    doubt_q = cells.q_error + 4 * off * cells.q + FAINT
+    held = cells.p + cells.q + cells.p_error + cells.q_error > 0  # errors alone: a speck that rounding hides
+    doubt = np.where(held, (doubt_p + doubt_q * high) / gap * (1 + 32 * UNIT), 0.0)
     down = np.maximum(cells.q * high - cells.p, 0.0) / gap + doubt
     up = np.maximum(cells.p - cells.q * low, 0.0) / gap + doubt
     return down, up
@@ -128,7 +127,7 @@ def _split(cells: Cells, z: Floats, off: float) -> tuple[Floats, Floats]:
 def _known(cells: Cells, ignored: float, copies: int) -> tuple[Floats, Floats, float]:
     """The lower law's P- and Q-masses, ignoring cells of which too little is known, and the error of the rest.
 
-    Cells that P never gives count too: a P-mass of 0 is one of at most `_FAINT`, which is charged to `lost`.
+    Cells that P never gives count too: a P-mass of 0 is one of at most `FAINT`, which is charged to `lost`.
     """
     never = (cells.p == 0) & (cells.p_error == 0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -141,7 +140,7 @@ def _known(cells: Cells, ignored: float, copies: int) -> tuple[Floats, Floats, f
 
 
 def _slack(p: Floats, q: Floats, errors: Floats, copies: int) -> float:
-    """The error of a term that sums of so many have on average, but for sums of at most `_FAINT` mass.
+    """The error of a term that sums of so many have on average, but for sums of at most `FAINT` mass.
 
     No term errs by more than the largest error. Of n terms, errors add up to more than nr with probability at most
     (E e^{λ(error - r)})ⁿ for every λ (Chernoff), and a large r makes that as small as is wanted; P is Q but for one
@@ -151,7 +150,7 @@ def _slack(p: Floats, q: Floats, errors: Floats, copies: int) -> float:
     best = largest
     for tilt in np.geomspace(0.1, 500.0, 50) / largest if largest and copies > 1 else ():
         grown = np.exp(tilt * errors)
-        logs = [math.log(float(masses @ grown) * (1 + accumulated(len(p) + 16)) + _FAINT) for masses in (q, p)]
+        logs = [math.log(float(masses @ grown) * (1 + accumulated(len(p) + 16)) + FAINT) for masses in (q, p)]
         needed = (_WANTED + (copies - 1) * max(logs[0], 0.0) + max(*logs, 0.0)) / copies
         best = min(best, needed / float(tilt) * (1 + 2.0**-40))
     return best
