@@ -98,6 +98,14 @@ def test_a_seed_is_called_reproducible_and_not_for_release(dpcalc, archive):
     assert "do not release" in result.err
 
 
+def test_words_to_publish_tell_of_a_seed(dpcalc, archive, tmp_path):
+    """A warning is gone with the screen; what a seeded run rests on is carried by its result."""
+    told = tmp_path / "run.json"
+    assert dpcalc(*QUICK, "--data", archive, "-f", "json", "-o", told).code == 0
+    for command in (("report", told, "--statement", "model-card"), ("compose", told, "--delta", "1e-5")):
+        assert "nobody knows the seed" in " ".join(dpcalc(*command).out.split())
+
+
 def test_what_is_measured_on_private_records_is_called_not_covered(dpcalc, archive):
     result = dpcalc(*QUICK, "--data", archive)
     assert "SENSITIVE: no noise" in result.out
