@@ -1,11 +1,11 @@
 """Filters against what a bare pass over the same log costs. Each bar is a ratio measured in one run.
 
-python benchmarks/filter.py            all of them
-python benchmarks/filter.py dense folds csv individual cluster
+python benchmarks/filter.py [dense] [folds] [csv] [individual] [cluster]
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import subprocess
@@ -82,7 +82,7 @@ FOLDS = ((100, 100_000), (4_096, 2_000), (65_536, 160), (1_000_000, 20))
 
 def folds(folder: Path) -> None:
     """Dense float32 logs of four widths: ns an entry of the whole fold, in processor time."""
-    words = "nobody dropped / half dropped / half clipped / RDP, half dropped / sampled / sampled, half dropped"
+    words = "nobody dropped / half dropped / half clipped / RDP, half dropped / sampled / sampled, half / DP, half"
     print(f"Folds of dense logs, ns an entry (bar 25): a bare pass | {words}")
     rng = np.random.default_rng(0)
     for people, steps in FOLDS:
@@ -92,6 +92,7 @@ def folds(folder: Path) -> None:
             array[start : start + 10] = np.minimum(rng.lognormal(-1, 0.6, (len(array[start : start + 10]), people)), 1)
         del array
         half = float(np.median(np.square(np.load(path, mmap_mode="r")[:, :2000], dtype=np.float64).sum(axis=0))) / 2
+        summed = float(np.median(np.load(path, mmap_mode="r")[:, :2000].sum(axis=0, dtype=np.float64))) / 2
         sampled = {"kind": "rdp", "noise_multiplier": 1.0, "clip": 1.0, "orders": (8.0,), "sample_rate": 0.01}
         spent = carry_out(Request(**sampled, rhos=(1e9,)), str(path)).filter.spent
         requests = (
@@ -101,6 +102,7 @@ def folds(folder: Path) -> None:
             Request(kind="rdp", sigma=1.0, clip=1.0, norm_budget=half),
             Request(**sampled, rhos=(1e9,)),
             Request(**sampled, rhos=(float(np.median(spent)) / 2,)),
+            Request(kind="dp", epsilon=summed, delta=1e-6),
         )
         works = [partial(bare_pass, path), *(partial(carry_out, request, str(path)) for request in requests)]
         plain, *found = (timed(work, clock=time.process_time) / (people * steps) * 1e9 for work in works)
@@ -254,6 +256,11 @@ def worker_peak(process: int) -> float:
 BENCHMARKS = {"dense": dense, "folds": folds, "csv": csv, "individual": individual, "cluster": cluster}
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or BENCHMARKS:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(BENCHMARKS)}; all, without one")
+    chosen = parser.parse_args().names or list(BENCHMARKS)
+    if unknown := set(chosen) - set(BENCHMARKS):
+        parser.error(f"expected names among {', '.join(BENCHMARKS)}, got {', '.join(sorted(unknown))}")
+    for name in chosen:
         with tempfile.TemporaryDirectory() as work:
             BENCHMARKS[name](Path(work))

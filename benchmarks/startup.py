@@ -1,6 +1,6 @@
 """How fast dpcalc starts: processor time of whole processes against the bare imports they cannot do without.
 
-    python benchmarks/startup.py [REPEATS]
+    python benchmarks/startup.py [--repeats COUNT]
 
 User and system time, the best of several in turns, so that a busy machine troubles all alike. The bars: `convert` at
 most 0.7 × importing typer, rich.table and scipy.special; `compose` at most 1.2 × importing what it needs; `--help` at
@@ -9,6 +9,7 @@ most 1.2 × importing typer.
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -38,7 +39,9 @@ def seconds(*arguments: str) -> float:
 
 def main() -> None:
     """Time each command and its baseline in turn."""
-    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 15
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=15, metavar="COUNT", help="processes of each kind (15)")
+    repeats = max(1, parser.parse_args().repeats)
     for command, baseline, bar in CASES:
         pairs = [(seconds("-m", "dpcalc", *command), seconds("-c", baseline)) for _ in range(repeats)]
         ours, bare = (min(column) for column in zip(*pairs, strict=True))

@@ -195,6 +195,10 @@ class Asked(ABC):
     def answer(self) -> Result:
         """What is answered, before limits are looked at."""
 
+    def idle(self) -> Mapping[str, str]:
+        """Fields that play no part here, with the reason; on the command line they may not be given at all."""
+        return {}
+
     @property
     def limits(self) -> Budget:
         """The limits that were given."""

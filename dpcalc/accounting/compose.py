@@ -70,7 +70,7 @@ def estimated_epsilon(parts: Parts, delta: float) -> float:
     basic = by_basic_composition(grouped, Question(delta, None)).upper
     from dpcalc.accounting.engines import rough_epsilon
 
-    return min(rough_epsilon(_factored(grouped), delta), basic)
+    return min(rough_epsilon(factored(grouped), delta), basic)
 
 
 def group(parts: Parts) -> list[tuple[Mechanism, int]]:
@@ -85,7 +85,7 @@ def group(parts: Parts) -> list[tuple[Mechanism, int]]:
     return list(counts.items())
 
 
-def _factored(parts: Parts) -> list[tuple[Mechanism, int]]:
+def factored(parts: Parts) -> list[tuple[Mechanism, int]]:
     """The parts in terms of mechanisms whose pairs are known exactly."""
     if all(mechanism.factors() == ((mechanism, 1),) for mechanism, _ in parts):
         return list(parts)
@@ -94,7 +94,7 @@ def _factored(parts: Parts) -> list[tuple[Mechanism, int]]:
 
 def answer_of(parts: Parts, question: Question, accountant: Accountant = "auto") -> Answer:
     """What one accountant says, or the best of all of them, of parts that are grouped already."""
-    parts = _factored(parts)
+    parts = factored(parts)
     if accountant == "gdp":
         return by_gdp(parts, question)
     if accountant == "rdp":
@@ -112,7 +112,7 @@ def _by_laws(parts: Parts, question: Question, known: float = math.inf) -> Answe
     """What the engines say, which are imported where they are needed: Gaussians and pure ε start without them."""
     from dpcalc.accounting.engines import by_laws
 
-    return by_laws(parts, question, known)
+    return by_laws(parts, question, known=known)
 
 
 def _best(parts: Parts, question: Question) -> Answer:

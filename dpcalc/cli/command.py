@@ -48,10 +48,12 @@ def command(name: str, asked: type[Asked]) -> TyperCommand:
 
     def run(context: typer.Context, **given: Any) -> None:
         try:
+            question = asked(**_stated(given, asked))
+            _check_idle(question, context)
             if asked.writes:
-                asked(**_stated(given, asked)).answer()
+                question.answer()
                 return
-            result = _answered(asked, given)
+            result = _answered(question, given)
         except DpcalcError as error:
             raise _by_option(error, context) from None
         raise typer.Exit(exit_code(result))
@@ -114,14 +116,22 @@ def _stated(given: Mapping[str, Any], asked: type[Asked]) -> dict[str, Any]:
     }
 
 
-def _answered(asked: type[Asked], given: Mapping[str, Any]) -> Result:
+def _check_idle(question: Asked, context: typer.Context) -> None:
+    """Raise for an option that plays no part, also where it was given the value that it has by itself."""
+    for name, reason in question.idle().items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise InputError(reason, where=name)
+
+
+def _answered(question: Asked, given: Mapping[str, Any]) -> Result:
     """Ask, draw and show; everything that cannot be written is found before any work is done."""
     format, output, picture = _format(given), given["output"], given.get("plot")
-    question = _stated(given, asked)
-    _check_output(output, question)
-    _check_picture(picture, output, question)
+    named = _named(_stated(given, type(question)))
+    _check_output(output, named)
+    _check_picture(picture, output, named)
     with not_reading([output, picture]):
-        result = asked(**question).result()
+        result = question.result()
     result = _with_risk(result, given, format, drawn=picture is not None)
     if picture is not None:
         from dpcalc.render.plot import plot
@@ -184,13 +194,13 @@ def _named(question: Mapping[str, Any]) -> dict[str, str]:
     return {f"the other argument {name}": name for name in names if name}
 
 
-def _check_output(output: str | None, question: Mapping[str, Any]) -> None:
+def _check_output(output: str | None, named: Mapping[str, str]) -> None:
     """Stop before any work if the output cannot be written, or is a file that another argument names."""
     if output is not None and output != STANDARD_STREAM:
-        check_paths({"--output": output}, _named(question))
+        check_paths({"--output": output}, named)
 
 
-def _check_picture(picture: str | None, output: str | None, question: Mapping[str, Any]) -> None:
+def _check_picture(picture: str | None, output: str | None, named: Mapping[str, str]) -> None:
     """Stop before any work if a picture cannot be drawn, or would replace a file that is named beside it."""
     if picture is None:
         return
@@ -201,7 +211,7 @@ def _check_picture(picture: str | None, output: str | None, question: Mapping[st
     except InputError as error:
         raise error.at("--plot") from None
     others = {"--output": output} if output not in (None, STANDARD_STREAM) else {}
-    check_paths({"--plot": picture, **others}, _named(question))
+    check_paths({"--plot": picture, **others}, named)
 
 
 def _with_risk(result: Result, given: Mapping[str, Any], format: str, *, drawn: bool) -> Result:

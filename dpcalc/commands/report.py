@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -48,14 +48,18 @@ class Report(Asked):
     ] = None
     unit: Annotated[str, option("--unit", metavar="WORD", help="What a record is, such as a person.")] = "record"
 
+    def idle(self) -> Mapping[str, str]:
+        """The unit is a word of a statement."""
+        return {} if self.statement else {"unit": "has no effect without a statement"}
+
     def answer(self) -> Result:
         """The page, or the words to publish."""
         ledgers = [source for source in self.sources if _is_ledger(source)]
         others = [source for source in self.sources if source not in ledgers]
         if self.statement is not None and ledgers:
             raise InputError("is about a release; a ledger has none of its own", where="statement")
-        if self.statement is None and self.unit != "record":
-            raise InputError("has no effect without a statement", where="unit")
+        if self.unit != "record" and (reason := self.idle().get("unit")):
+            raise InputError(reason, where="unit")
         pages = [page for ledger in ledgers for page in _pages(ledger)]
         if not others:
             if self.delta or self.adjacency or self.limits.limits():

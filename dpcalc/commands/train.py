@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
@@ -67,15 +67,24 @@ class Train(Files, Wanted, Settings, Asked):
             object.__setattr__(self, "noise_multiplier", self.noise)
         elif self.epsilon is None:
             object.__setattr__(self, "epsilon", _EPSILON)
+        for name, reason in self.idle().items():
+            if getattr(self, name) != getattr(Settings, name):
+                raise InputError(reason, where=name)
         super().__post_init__()
-        self._check_effects()
 
-    def _check_effects(self) -> None:
-        """Raise for what was changed and plays no part; a grid may bring what it needs."""
-        for name, (other, useful) in _NEEDED.items():
-            chosen = getattr(self, other)
-            if getattr(self, name) != getattr(Settings, name) and chosen not in useful and self.grid is None:
-                raise InputError(f"has no effect with --{other} {str(chosen)[:40]}", where=name)
+    def idle(self) -> Mapping[str, str]:
+        """What needs another value of another option; a grid may bring that."""
+        chosen = {name: (other, getattr(self, other)) for name, (other, _) in _NEEDED.items()}
+        found = {
+            name: f"has no effect with --{other} {str(value)[:40]}"
+            for name, (other, value) in chosen.items()
+            if value not in _NEEDED[name][1]
+        }
+        if self.stop_below is None:
+            found["stop_by"] = "has no effect without --stop-below"
+            if not self.keep_best:
+                found["look_noise"] = "has no effect without --keep-best or --stop-below"
+        return {} if self.grid is not None else found
 
     def answer(self) -> Result:
         """Train, after a ledger has accepted the cost if there is one."""

@@ -38,9 +38,11 @@ def pure_dp_rdp(epsilons: ArrayLike, orders: ArrayLike) -> Floats:
     expect("epsilon", epsilons, NON_NEGATIVE)
     expect("orders", orders, RENYI_ORDER)
     alpha, epsilon = np.asarray(orders, dtype=np.float64), np.asarray(epsilons, dtype=np.float64)
+    near = (epsilon < 1) & (alpha * epsilon < 20)
     with np.errstate(over="ignore", invalid="ignore"):
-        small = _small_rdp(epsilon, alpha, np)
-    bound: Floats = np.where((epsilon < 1) & (alpha * epsilon < 20), small, _large_rdp(epsilon, alpha, np))
+        bound: Floats = np.asarray(_small_rdp(epsilon, alpha, np))
+    if not near.all():
+        bound = np.where(near, bound, _large_rdp(epsilon, alpha, np))
     return np.minimum(bound * (1 + _ROUNDING), epsilon)
 
 

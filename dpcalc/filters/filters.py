@@ -68,9 +68,8 @@ class IndividualFilter(Fold):
             raise InputError("expected norms in [0, inf), got a negative, infinite or missing one")
         clip, above = self.rule.clip, 0
         if clip is not None:
-            above = int(
-                np.count_nonzero(values[:1] if self.rule.width > 1 else values > clip * (1 + self.rule.tolerance))
-            )
+            costly = values[0] if self.rule.width > 1 else values
+            above = int(np.count_nonzero(costly > clip * (1 + self.rule.tolerance)))
         if above:
             words = f"{above} norms above the clip count as {clip:g}: the sum that is released must have them clipped"
             warnings.warn(words, stacklevel=2)

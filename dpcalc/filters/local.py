@@ -9,6 +9,7 @@ from time import monotonic
 
 import numpy as np
 
+from dpcalc.arrays import Indices
 from dpcalc.errors import InputError
 from dpcalc.files import locked
 from dpcalc.filters.logs.dense import DenseLog
@@ -117,16 +118,35 @@ def _fold(log: LongLog, ids: Identifiers, batches: Iterator[Entries], saver: _Sa
             continue
         log.source.check_memory(people=len(ids), steps=len(run.steps.labels))
         run.grow(len(ids), ids.names)
-        edges = np.flatnonzero(steps[1:] != steps[:-1]) + 1
-        for low, high in zip([0, *edges.tolist()], [*edges.tolist(), steps.size], strict=True):
+        for low, high, dense in _stretches(steps, codes, run.individuals if values.ndim == 1 else 0):
             step = int(steps[low])
             if run.steps.labels and step > run.steps.labels[-1]:
                 saver.whole_step()
+            if dense:
+                run.block(step, values[low:high].reshape(-1, run.individuals))
+                continue
             try:
                 run.entries(step, codes[low:high], values[..., low:high])
             except Duplicate as twice:
                 raise duplicate_error(log, twice.step, ids.names[twice.code]) from None
         advance(steps.size)
+
+
+def _stretches(steps: Indices, codes: Indices, people: int) -> Iterator[tuple[int, int, bool]]:
+    """Where the steps of a batch begin and end; those in a row that hold everybody in order come as one, as an array.
+
+    The first step may have begun before, so it is never part of one.
+    """
+    starts = np.concatenate([[0], np.flatnonzero(steps[1:] != steps[:-1]) + 1])
+    lengths = np.diff(starts, append=steps.size)
+    dense = lengths == people
+    dense[0] = False
+    dense &= np.logical_and.reduceat(codes == np.arange(steps.size) - np.repeat(starts, lengths), starts)
+    labels = steps[starts]
+    alone = np.ones(starts.size, dtype=bool)
+    alone[1:] = ~(dense[1:] & dense[:-1] & (labels[1:] == labels[:-1] + 1))
+    lows = starts[alone].tolist()
+    return zip(lows, [*lows[1:], steps.size], dense[alone].tolist(), strict=True)
 
 
 def duplicate_error(log: LongLog, step: int, name: object) -> InputError:

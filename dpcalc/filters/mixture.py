@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcalc.arrays import Bools, Floats
+from dpcalc.arrays import Bools, Floats, Indices
 from dpcalc.errors import InputError
 
 # Orders that serve most runs. Small budgets need larger ones: see `Mixture.default`.
@@ -37,8 +37,8 @@ _UNIT = 2.0**-53
 # Each exponent is a sum and product of five roundings, each relative to terms of the size that is charged; the rest
 # pays for the logarithms, the end of the losses and the tangents.
 _ROUNDING = 16 * _UNIT
-# Bisections of the place of the minimum, within a bracket whose ends differ by less than a factor of 2^16.
-_HALVINGS = 26
+# Of the minimum, in a bracket whose ends differ by less than a factor of 2^16; every other one halves it.
+_PROBES = 52
 
 
 def renyi_room(orders: Floats, epsilon: float, delta: float) -> Floats:
@@ -119,28 +119,43 @@ class Mixture:
         """`allows` for many runs at once: the columns of `spent`, and the entries of `largest_loss`."""
         if len(spent) != len(self.orders):
             raise InputError(f"expected what was spent at {len(self.orders)} orders, got {len(spent)}")
-        known = np.all(spent >= 0, axis=0) & (largest_loss >= 0)
-        nothing = np.all(spent == 0, axis=0) | (largest_loss <= self.epsilon)
-        allowed: Bools = known & nothing
-        open_ones = np.flatnonzero(known & ~nothing)
-        if open_ones.size:
-            allowed[open_ones] = self._decided(spent[:, open_ones], largest_loss[open_ones])
+        known = (spent.min(axis=0) >= 0) & (largest_loss >= 0)
+        enough, too_much, beyond = self._thresholds
+        # With its weight for its δ, one order alone is enough: the other terms only add to it.
+        sure = np.any(spent < enough, axis=0) | (largest_loss <= self.epsilon) | (spent.max(axis=0) == 0)
+        allowed: Bools = known & sure
+        unsure = known & ~sure
+        unsure &= ~(np.all(spent > too_much, axis=0) & (largest_loss >= beyond))
+        rest = np.flatnonzero(unsure)
+        if rest.size:
+            allowed[rest] = self._decided(spent[:, rest], largest_loss[rest])
         return allowed
+
+    @cached_property
+    def _thresholds(self) -> tuple[Floats, Floats, float]:
+        """Below the first at one order a run may go on; above the second at all of them not, if losses reach the third.
+
+        There every term of the left is below its share of the right. For one order that is where the left touches the
+        right, so that next to nothing lies between both.
+        """
+        steep, count = self._steep[:, 0], len(self.orders)
+        alone = renyi_room(np.array(self.orders), self.epsilon, self.delta) + np.log(np.array(self.weights)) / steep
+        enough = (alone - 1e-9 * (1 / steep + self.epsilon)) / (1 + 1e-9)
+        place = math.log1p(1 / steep[count // 2])
+        shares = self._log_weights[:, 0] + math.log(count) - math.log(-math.expm1(-place))
+        most = self.epsilon + place + shares / steep
+        too_much = most + 1e-9 * (np.abs(most) + 1 / steep + self.epsilon)
+        return enough[:, None], too_much[:, None], (self.epsilon + place) * (1 + 1e-9)
 
     def _decided(self, spent: Floats, largest_loss: Floats) -> Bools:
         """Whether the condition holds, for runs that have spent something; most are decided at one ℓ."""
-        own_room = renyi_room(np.array(self.orders), self.epsilon, self.delta)[:, None]
-        own_room += (np.log(np.array(self.weights)) / self._steep[:, 0])[:, None]
-        left = self._steep * (own_room - spent)
-        # With its weight for its δ, one order alone is enough: the other terms only add to it.
-        sure = np.any(left > 1e-9 * (1 + self._steep * (self.epsilon + spent)), axis=0)
-        allowed: Bools = sure.copy()
         # Where the order that has most left has its minimum, the condition fails for most of those that fail.
-        where = np.minimum(np.log1p(1 / self._steep[np.argmax(left, axis=0), 0]), largest_loss - self.epsilon)
-        unsure = np.flatnonzero(~sure)
-        rest = unsure[self._excess(where[unsure], spent[:, unsure]).value >= 0]
-        if rest.size:
-            allowed[rest] = self._least_excess(spent[:, rest], largest_loss[rest]) >= 0
+        best = np.argmax(self._steep * (self._thresholds[0] - spent), axis=0)
+        where = np.minimum(np.log1p(1 / self._steep[best, 0]), largest_loss - self.epsilon)
+        allowed: Bools = self._excess(where, spent).value >= 0
+        rest = np.flatnonzero(allowed)
+        if rest.size and len(self.orders) > 1:  # of a single order it was the minimum
+            allowed[rest] = self._holds(spent[:, rest], largest_loss[rest])
         return allowed
 
     @cached_property
@@ -152,30 +167,38 @@ class Mixture:
         logs: Floats = np.log(np.array(self.weights))[:, None] + math.log(self.delta)
         return logs - max(0.0, math.log(math.fsum(self.weights)))
 
-    def _least_excess(self, spent: Floats, largest_loss: Floats) -> Floats:
-        """A lower bound on the smallest log(left/right) over ε < ℓ ≤ `largest_loss`.
+    def _holds(self, spent: Floats, largest_loss: Floats) -> Bools:
+        """Whether log(left/right) is at least 0 over all ε < ℓ ≤ `largest_loss`.
 
         That function of ℓ is convex: a sum of exponentials on the left, and −log(1 − e^{−x}) for the right. So it lies
-        above its tangents at two points, left and right of its minimum, and these meet just below it.
+        above its tangents at two points, left and right of its minimum: a run is allowed once these meet above 0, and
+        refused once the function is found below 0.
         """
-        count = spent.shape[1]
         # The slope of the left lies between the smallest and the largest α − 1, which brackets the minimum.
-        low = np.full(count, math.log1p(1 / float(self._steep.max())) * (1 - 1e-9))
-        high = np.full(count, math.log1p(1 / float(self._steep.min())) * (1 + 1e-9))
-        end = np.minimum(largest_loss - self.epsilon, high)
-        for _ in range(_HALVINGS):
-            middle = np.sqrt(low * high)
-            at = self._excess(middle, spent)
-            low = np.where(at.slope < -at.doubt, middle, low)
-            high = np.where(at.slope > at.doubt, middle, high)
+        low = np.full(spent.shape[1], math.log1p(1 / float(self._steep.max())) * (1 - 1e-9))
+        last = math.log1p(1 / float(self._steep.min())) * (1 + 1e-9)
+        high = np.maximum(np.minimum(largest_loss - self.epsilon, last), 1e-300)
         left, right = self._excess(low, spent), self._excess(high, spent)
-        falling, rising, width = left.slope - left.doubt, right.slope + right.doubt, high - low
-        with np.errstate(invalid="ignore"):
-            reach = np.clip((left.value - right.value + rising * width) / (rising - falling), 0.0, width)
-            meeting = left.value + falling * reach
+        holds: Bools = right.value >= 0
         # Where the losses end before the minimum, the function falls up to their end.
-        last = self._excess(np.maximum(end, 1e-300), spent)
-        return np.where(last.slope + last.doubt <= 0, last.value, meeting)
+        who = np.flatnonzero(holds & (right.slope + right.doubt > 0))
+        holds[who] = False
+        low, high, left, right = low[who], high[who], left.of(who), right.of(who)
+        for turn in range(_PROBES):
+            reach, meeting = _crossing(left, right, high - low)
+            holds[who[meeting >= 0]] = True
+            some = np.flatnonzero(~(meeting >= 0))
+            who, low, high, left, right = who[some], low[some], high[some], left.of(some), right.of(some)
+            if not who.size:
+                break
+            probe = np.sqrt(low * high) if turn % 2 else low + reach[some]
+            at = self._excess(probe, spent[:, who])
+            falls, rises = at.slope < -at.doubt, at.slope > at.doubt
+            low, high = np.where(falls, probe, low), np.where(rises, probe, high)
+            left, right = at.where(falls, left), at.where(rises, right)
+            some = np.flatnonzero(at.value >= 0)
+            who, low, high, left, right = who[some], low[some], high[some], left.of(some), right.of(some)
+        return holds
 
     def _excess(self, beyond: Floats, spent: Floats) -> _Excess:
         """log(left/right) at ℓ = ε + `beyond`, rounded down, its slope, and how far that may be off."""
@@ -201,6 +224,22 @@ class _Excess(NamedTuple):
     value: Floats
     slope: Floats
     doubt: Floats
+
+    def of(self, some: Indices) -> _Excess:
+        """That of some runs."""
+        return _Excess(*(part[some] for part in self))
+
+    def where(self, chosen: Bools, other: _Excess) -> _Excess:
+        """This one where it is chosen, and the other one elsewhere."""
+        return _Excess(*(np.where(chosen, mine, its) for mine, its in zip(self, other, strict=True)))
+
+
+def _crossing(left: _Excess, right: _Excess, width: Floats) -> tuple[Floats, Floats]:
+    """Where the tangents at two points cross, counted from the left one, and how high."""
+    falling, rising = left.slope - left.doubt, right.slope + right.doubt
+    with np.errstate(invalid="ignore", divide="ignore"):
+        reach = np.clip((left.value - right.value + rising * width) / (rising - falling), 0.0, width)
+        return reach, left.value + falling * reach
 
 
 class DeltaSplit(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from dpcalc.numbers import NON_NEGATIVE
 from dpcalc.report import rounded_up
 
 _MODEL = "A model, which gives the losses' constants"
+_OF_A_MODEL = ("loss", "data", "classes", "feature_clip", "regularization")
 _CONSTANTS = ("sensitivity", "strong_convexity", "smoothness")
 
 ACTIVE = (
@@ -59,13 +61,16 @@ class Modelled:
         number("--regularization", help="λ, added after clipping.", allowed=NON_NEGATIVE, panel=_MODEL),
     ] = 0.0
 
+    def idle(self) -> Mapping[str, str]:
+        """What describes a model, without one."""
+        return {} if self.model else dict.fromkeys(_OF_A_MODEL, "has no effect without --model")
+
     def check_given(self, request: Request) -> None:
         """Raise for what has no effect, or says the same twice."""
+        for name, reason in self.idle().items():
+            if getattr(self, name):
+                raise InputError(reason, where=name)
         if self.model is None:
-            given = [name for name in ("loss", "data", "classes", "feature_clip") if getattr(self, name) is not None]
-            given += ["regularization"] if self.regularization else []
-            if given:
-                raise InputError("has no effect without --model", where=given[0])
             return
         twice = [name for name in _CONSTANTS if getattr(request, name) is not None]
         if twice:

@@ -147,7 +147,9 @@ class Request:
             return min(1.0, times_up(binomial_tail(records - 1, size / records, most)[1], steps))
 
         most = self.largest_batch or _least(lambda most: overflow(most) <= _OVERFLOW * self.delta, size, records)
-        return {"largest_batch": most, "overflow": overflow(most)}
+        if (cut := overflow(most)) >= 1:
+            raise InputError(f"almost surely more than {most} records are drawn in some step", where="largest_batch")
+        return {"largest_batch": most, "overflow": cut}
 
     @property
     def records(self) -> int:

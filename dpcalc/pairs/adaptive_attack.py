@@ -33,28 +33,29 @@ def steered_pair(epsilon: float, count: int, delta: float | None, at: float | No
     size = count * steps
     p, q = np.zeros(2 * size + 1), np.zeros(2 * size + 1)
     p[size] = q[size] = 1.0
-    hit_p, hit_q = _chances(epsilon, steps)
+    chances_p, chances_q = _chances(epsilon, steps)
     for choice in choices:
         there = np.flatnonzero(q > FAINT)
         t = choice[np.clip(target - (there - size) + reach, 0, 2 * reach)]
-        p, q = (_moved(masses, there, t, t - steps, hit[t]) for masses, hit in ((p, hit_p), (q, hit_q)))
+        p, q = (_moved(masses, there, t, steps, chances) for masses, chances in ((p, chances_p), (q, chances_q)))
     seen = np.minimum(p, q) > FAINT
-    return BoundPair(
-        width * (np.flatnonzero(seen) - size).astype(np.float64), p[seen], q[seen], doubt=accumulated(16 * count + 64)
-    )
+    doubt = accumulated((32 + 4 * epsilon) * count + 64)
+    return BoundPair(width * (np.flatnonzero(seen) - size).astype(np.float64), p[seen], q[seen], doubt=doubt)
 
 
 def _chances(epsilon: float, steps: int) -> tuple[Floats, Floats]:
-    """P- and Q-probability of the loss t rather than t - ε, for every t of the grid."""
+    """P- and Q-probability of the loss t and of t - ε (two rows each), for every t of the grid: nothing cancels."""
     t = epsilon * np.arange(steps + 1) / steps
-    q = np.exp(-t) * np.expm1(t - epsilon) / np.expm1(-epsilon)
-    return np.asarray(np.expm1(t - epsilon) / np.expm1(-epsilon)), np.asarray(q)
+    rest, unit = t[::-1], -np.expm1(-epsilon)
+    hit, miss = -np.expm1(-rest) / unit, -np.expm1(-t) / unit
+    return np.stack((hit, np.exp(-rest) * miss)), np.stack((np.exp(-t) * hit, miss))
 
 
-def _moved(masses: Floats, there: Indices, up: Indices, down: Indices, hit: Floats) -> Floats:
+def _moved(masses: Floats, there: Indices, t: Indices, steps: int, chances: Floats) -> Floats:
     """The law of the loss after one more run."""
     mass, size = masses[there], len(masses)
-    return np.asarray(np.bincount(there + up, mass * hit, size) + np.bincount(there + down, mass * (1 - hit), size))
+    hit, miss = mass * chances[:, t]
+    return np.asarray(np.bincount(there + t, hit, size) + np.bincount(there + t - steps, miss, size))
 
 
 def _choices(
@@ -64,13 +65,13 @@ def _choices(
     width = epsilon / steps
     reach = min(count, math.ceil(_REACH * math.sqrt(count) / 2 + count * math.tanh(epsilon / 4) / 2)) * steps
     value = np.maximum(-np.expm1(width * np.minimum(np.arange(-reach, reach + 1), 0)), 0.0)  # δ of no run
-    hit, _ = _chances(epsilon, steps)
+    (hit, miss), _ = _chances(epsilon, steps)
     found: list[Indices] = []
     for _ in range(count):
         below = np.concatenate((np.full(steps, value[0]), value, np.full(steps, value[-1])))
         means = [
             hit[t] * below[steps - t : steps - t + value.size]
-            + (1 - hit[t]) * below[2 * steps - t : 2 * steps - t + value.size]
+            + miss[t] * below[2 * steps - t : 2 * steps - t + value.size]
             for t in range(steps + 1)
         ]
         found.append(np.argmax(means, axis=0))

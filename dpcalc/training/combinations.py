@@ -26,6 +26,8 @@ def check_combinations(options: Options) -> None:
             raise InputError("without a filter no record runs out of budget: --stop-below needs --filter.")
         if options.extra_steps:
             raise InputError("extra steps beyond the plan need a filter: without one they would spend more.")
+        if options.filter_mode == "clip":
+            raise InputError("without a filter nothing is left to be clipped to: --filter-mode clip needs --filter.")
         return
     if options.adjacency != "add-remove":
         raise InputError(

@@ -18,7 +18,7 @@ from dpcalc.training.names import LINEAR
 from dpcalc.training.plan import Plan
 from dpcalc.training.settings import Settings
 from dpcalc.training.step_rounding import wobble
-from dpcalc.training.sums import TILE, margin
+from dpcalc.training.sums import SPARSE, TILE, margin
 
 CLIPPED = (
     "the last-iterate bound takes clipped gradients for gradients of convex, smooth losses, as Bok et al. (§D.2) do; "
@@ -132,7 +132,8 @@ def acts(losses: LinearLoss, plan: Plan) -> bool:
 
 def never_acting(plan: Plan) -> float:
     """How far above the largest gradient a clip must be so as never to act: gradients are brought to less than it."""
-    return (1 + margin(TILE, plan.slots)) * (1 + 2e-6)
+    together = SPARSE if plan.looks_at_everyone else 1
+    return (1 + margin(TILE, plan.slots, together=together)) * (1 + 2e-6)
 
 
 def _active(losses: LinearLoss, plan: Plan) -> str:

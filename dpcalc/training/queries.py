@@ -124,7 +124,8 @@ class LinearQueries:
     301
 
     With a `state` file every answer is on the disk, and charged, before it is given; one that was given before under
-    the same name is given again and costs nothing. The state is as sensitive as the data.
+    the same name is given again and costs nothing. The state is as sensitive as the data, and so is a refusal: whether
+    values differ from those of before, or cannot be summed, must not reach who chooses the queries.
     """
 
     def __init__(self, terms: Terms, *, state: str | None = None, noise: Noise | None = None) -> None:

@@ -25,7 +25,7 @@ from dpcalc.training.queries import Answer, LinearQueries, Terms
 _VALUE = 12  # bytes of memory that a value takes while it is read
 _ASSUMPTIONS = (
     "one id is one person; a query's value for a person depends on that person's record and on earlier answers alone",
-    "all queries about these people go through one state, and nothing but answers is released",
+    "all queries about these people go through one state, and nothing but answers is released, no refusal either",
 )
 _SENSITIVE = "SENSITIVE: counted without noise"
 

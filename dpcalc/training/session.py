@@ -23,7 +23,7 @@ from dpcalc.training.history import DivergedError
 from dpcalc.training.loop import Trainer
 from dpcalc.training.models import MODULE
 from dpcalc.training.names import is_module
-from dpcalc.training.noise import SEEDED, SYSTEM
+from dpcalc.training.noise import SEEDED, SYSTEM, UNKNOWN_SEED
 from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account, account_search, calibrated, epsilon_so_far
 from dpcalc.training.report import describe, search_section, training_sections
@@ -177,10 +177,10 @@ def _with_notes(guarantee: Guarantee, plan: Plan) -> Guarantee:
     """The guarantee with what must be said about noise and about what it leaves out."""
     source, remarks = plan.settings.model, (*guarantee.remarks, _NOT_COVERED)
     theirs = (MODULE.format(source=source),) if is_module(source) else ()
-    guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, *theirs), remarks=remarks)
-    if plan.settings.seed is not None:
-        return guarantee.with_warnings(SEEDED)
-    return replace(guarantee, assumptions=(*guarantee.assumptions, SYSTEM))
+    seeded = plan.settings.seed is not None
+    drawn = UNKNOWN_SEED if seeded else SYSTEM
+    guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, *theirs, drawn), remarks=remarks)
+    return guarantee.with_warnings(SEEDED) if seeded else guarantee
 
 
 def _preface(test: float | None, measure: str) -> str:

@@ -25,8 +25,8 @@ from dpcalc.training.sums import DOUBLE, SINGLE, TILE, gamma
 _FURTHEST = 40.0
 # Parameters are checked to be finite models only beyond this, which projected ones must never meet.
 _WIDEST = 1e6
-# Whole numbers up to here are added exactly.
-_EXACT = 2.0**52
+# Whole numbers up to here are added exactly, and rounding to the noise's grid gives whole numbers.
+_EXACT = 2.0**51
 
 
 @dataclass(frozen=True, kw_only=True)

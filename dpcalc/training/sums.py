@@ -34,7 +34,7 @@ Weigh: TypeAlias = Callable[[Floats, Bools, slice], Floats]
 
 TILE = 64
 _ROWS = 768
-_SPARSE = 2
+SPARSE = 2
 _MOST_SLOTS = 10_000_000
 
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53
@@ -82,7 +82,7 @@ class SlotSums:
             raise InputError(f"expected batches of at most {_MOST_SLOTS:,} records, got room for {slots:,}.")
         self.network, self.slots, self.tile = network, slots, min(TILE, network.chunk, slots)
         at_once = max(1, min(_ROWS, network.chunk) // self.tile)
-        together = _SPARSE if sparse and at_once >= _SPARSE else 1
+        together = SPARSE if sparse and at_once >= SPARSE else 1
         self.tiles, self.margin = Tiles(self.tile, together), margin(self.tile, slots, together=together)
         groups = -(-slots // (self.tile * together))
         chunks = -(-groups * together // at_once)

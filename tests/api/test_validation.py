@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dpcalc
+from dpcalc.filters.rules import own_delta_split
 
 NAN, INF = math.nan, math.inf
 WRONG: tuple[Any, ...] = (NAN, INF, -INF, -1.0, "0.5", None, True, [0.5, "x"], 1 + 0j)
@@ -72,6 +73,15 @@ def test_a_norm_above_the_clip_is_not_charged_as_the_clip_in_silence() -> None:
     with pytest.warns(UserWarning, match="1 norms above the clip count as 0.7"):
         flow.step([0.6, 40.0])
     assert flow.spent == pytest.approx([0.6, 0.7])
+
+
+@pytest.mark.filterwarnings("error")
+def test_norms_below_the_clip_are_not_warned_of_beside_own_deltas() -> None:
+    rule = dpcalc.gdp_rule(mu=3, sigma=1, clip=0.7).with_split(own_delta_split(1e-6, 5e-7))
+    flow = dpcalc.IndividualFilter(rule, individuals=2)
+    flow.step([[0.6, 0.2], [1e-8, 0.0]])
+    with pytest.raises(UserWarning, match="1 norms above the clip"):
+        flow.step([[0.6, 0.9], [1e-8, 0.0]])
 
 
 @pytest.mark.parametrize("who", [[2], [-1], [0.5], [0, 0], ["a"], 0, [[0]]], ids=str)

@@ -98,6 +98,14 @@ def test_a_seed_is_called_reproducible_and_not_for_release(dpcalc, archive):
     assert "do not release" in result.err
 
 
+def test_words_to_publish_tell_of_a_seed(dpcalc, archive, tmp_path):
+    """A warning is gone with the screen; what a seeded run rests on is carried by its result."""
+    told = tmp_path / "run.json"
+    assert dpcalc(*QUICK, "--data", archive, "-f", "json", "-o", told).code == 0
+    for command in (("report", told, "--statement", "model-card"), ("compose", told, "--delta", "1e-5")):
+        assert "nobody knows the seed" in " ".join(dpcalc(*command).out.split())
+
+
 def test_what_is_measured_on_private_records_is_called_not_covered(dpcalc, archive):
     result = dpcalc(*QUICK, "--data", archive)
     assert "SENSITIVE: no noise" in result.out
@@ -422,6 +430,14 @@ def test_more_steps_than_anybody_can_wait_for_are_refused(dpcalc, tmp_path) -> N
         ("--direction-noise 3", "--direction-noise"),
         ("--model logistic --activation leaky-relu", "--activation"),
         ("--algorithm gd --batch-size 3", "--batch-size"),
+        # Given as it is by itself, it has no more effect.
+        ("--quantile 0.5", "--quantile"),
+        ("--clip-rate 0.0025", "--clip-rate"),
+        ("--filter-mode drop", "--filter-mode"),
+        ("--model logistic --activation relu", "--activation"),
+        ("--algorithm gd --batch-size 512", "--batch-size"),
+        ("--look-noise 0.01", "--look-noise"),
+        ("--stop-by gaussian", "--stop-by"),
     ],
 )
 def test_an_option_without_effect_is_refused(dpcalc, words, flag) -> None:

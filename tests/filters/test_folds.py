@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
+from dpcalc.arrays import Floats
 from dpcalc.filters import fold
 from dpcalc.filters.filters import IndividualFilter
+from dpcalc.filters.mixture import Mixture
 from dpcalc.filters.names import Mode
 from dpcalc.filters.rule import Rule
-from dpcalc.filters.rules import gdp_rule, rdp_rule
+from dpcalc.filters.rules import dp_rule, gdp_rule, rdp_rule
 from dpcalc.filters.subsampled import SubsampledRenyi
 
 RULES = {
     "gdp": gdp_rule(sigma=1.0, clip=0.9, norm_budget=7.0),
     "two orders": rdp_rule(sigma=1.0, clip=1.0, orders=[2, 8], rhos=[4e-4, 6e-3], sampling_rate=0.01),
+    "dp": dp_rule(epsilon=9.0, delta=1e-6),
+    "dp at a low order": dp_rule(epsilon=14.0, delta=1e-3, orders=[1.4]),
+    "mixture": rdp_rule(sigma=1.0, epsilon=0.4, delta=1e-5, sampling_rate=0.01),
 }
 
 
@@ -72,3 +78,39 @@ def test_charges_do_not_depend_on_what_is_charged_with_them() -> None:
     assert np.array_equal(together, alone)
     assert renyi.rdp(np.zeros(3)).tolist() == [[0, 0, 0], [0, 0, 0]]
     assert np.all(np.diff(together) > 0)
+
+
+def test_what_is_far_from_the_budget_of_one_order_is_decided_without_exponentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Most of a fold: who has plenty left, and who has nothing."""
+    evaluated: list[int] = []
+    excess = Mixture._excess
+
+    def counted(self: Mixture, beyond: Floats, spent: Floats) -> Any:
+        evaluated.append(beyond.size)
+        return excess(self, beyond, spent)
+
+    monkeypatch.setattr(Mixture, "_excess", counted)
+    rule = dp_rule(epsilon=2.0, delta=1e-6)
+    people = IndividualFilter(rule, individuals=3000)
+    norms = np.random.default_rng(4).uniform(0.05, 0.1, (200, 3000))
+    refused = sum(int(found.out.sum()) for found in people.charge_block(norms))
+    assert refused > norms.size / 10
+    assert sum(evaluated) < norms.size / 100
+
+
+def test_mixtures_are_decided_as_a_search_over_all_losses_would() -> None:
+    """The condition on a fine grid of ℓ, in plain arithmetic, for sums around the budget."""
+    mixture = Mixture(1.3, 1e-4, (1.7, 4.0, 22.0), (0.2, 0.5, 0.3))
+    rng = np.random.default_rng(3)
+    spent = np.array(mixture.orders)[:, None] * rng.uniform(0.01, 0.06, 400) * rng.uniform(0.9, 1.1, (3, 400))
+    ends = np.where(rng.random(400) < 0.5, np.inf, 1.3 + rng.exponential(0.3, 400))
+    found = mixture.allows_each(spent, ends)
+    assert 0.1 < found.mean() < 0.9
+    for column, end, allowed in zip(spent.T, ends.tolist(), found.tolist(), strict=True):
+        losses = 1.3 + np.geomspace(1e-6, min(end - 1.3, 20.0), 20_000)
+        steep = np.array(mixture.orders)[:, None] - 1
+        left = 1e-4 * (np.array(mixture.weights)[:, None] * np.exp(steep * (losses - column[:, None]))).sum(axis=0)
+        least = float(np.min(left / -np.expm1(1.3 - losses)))
+        assert allowed == (least >= 1) or abs(least - 1) < 1e-6

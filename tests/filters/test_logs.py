@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from dpcalc.errors import InputError
 from dpcalc.filters.carrying import carry_out
+from dpcalc.filters.filters import IndividualFilter
 from dpcalc.filters.logs import csv_table, ordering, table
 from dpcalc.filters.logs.decimals import parse_decimals
 from dpcalc.filters.request import Request
@@ -246,3 +248,30 @@ def test_names_are_compared_as_they_are_written(tmp_path: Path, arrow: bool) -> 
     run = carry_out(Request(kind="gdp", sigma=1.0, mu=100.0), str(path))
     assert sorted(map(str, run.names or [])) == ["01", "1", "10"]
     assert run.filter.totals[0].tolist() == [5.0, 5.0, 5.0]
+
+
+def test_many_steps_of_few_people_are_folded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that hold everybody in order are an array; one that lacks somebody is taken as it is."""
+    monkeypatch.setattr(csv_table, "_CHUNK", 20_000)
+    norms = np.random.default_rng(5).random((5000, 3)).round(4) / 15
+    rows = [(t, i, float(norms[t, i])) for t in range(5000) for i in range(3) if (t, i) not in ((700, 1), (3100, 2))]
+    (tmp_path / "log.csv").write_text(csv_text(rows))
+    charged: list[int] = []
+    charge = IndividualFilter.charge
+
+    def counted(self: IndividualFilter, *given: Any, **more: Any) -> Any:
+        charged.append(1)
+        return charge(self, *given, **more)
+
+    monkeypatch.setattr(IndividualFilter, "charge", counted)
+    found = carry_out(REQUEST, str(tmp_path / "log.csv"))
+    assert len(charged) < 100
+    norms[700, 1] = norms[3100, 2] = 0
+    np.save(tmp_path / "log.npy", norms)
+    expected = carry_out(REQUEST, str(tmp_path / "log.npy"))
+    assert found.filter.lost.any()
+    assert np.array_equal(found.filter.totals, expected.filter.totals)
+    assert found.steps.present.tolist() == [2 if t in (700, 3100) else 3 for t in range(5000)]
+    (tmp_path / "twice.csv").write_text(csv_text([*rows, (4999, 0, 0.1)]))
+    with pytest.raises(InputError, match="appears twice, first on line"):
+        carry_out(REQUEST, str(tmp_path / "twice.csv"))

@@ -182,6 +182,7 @@ def test_bytes_are_within_the_unit_cube(dpcalc) -> None:
     ("extra", "words"),
     [
         (("--classes", "3"), "no effect without --model"),
+        (("--regularization", "0"), "no effect without --model"),
         (("--model", "logistic", "--classes", "3", "--feature-clip", "1", "--smoothness", "2"), "follows from --model"),
         (("--model", "logistic", "--feature-clip", "1"), "classes"),
         (("--model", "linear", "--loss", "squared", "--classes", "2", "--feature-clip", "1"), "nothing else bounds"),

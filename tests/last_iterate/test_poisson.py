@@ -199,3 +199,8 @@ def test_the_result_of_poisson_batches_is_read_back(dpcalc, tmp_path) -> None:
 
 def test_a_largest_batch_needs_poisson_batches(dpcalc) -> None:
     assert dpcalc(*RUN, *LOSSES, "--largest-batch", 60).code == 2
+
+
+def test_a_largest_batch_that_is_surely_passed_is_named(dpcalc) -> None:
+    found = dpcalc(*RUN, *LOSSES, "--adjacency", "add-remove", "--largest-batch", 35)
+    assert (found.code, "largest-batch" in found.err) == (2, True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 
 from dpcalc.conversions import gdp_delta
 from dpcalc.mechanisms.exponential import Exponential
+from dpcalc.pairs import adaptive_attack
 from dpcalc.pairs.adaptive_attack import guess_worst_t, steered_pair, two_point_pair
 from dpcalc.pairs.adaptive_range import adaptive_range_mu, adaptive_range_pair
 
@@ -149,3 +151,31 @@ def test_the_guessed_case_is_attained_and_worse_than_the_symmetric_one(count, at
     pair = two_point_pair(epsilon, guessed)
     assert pair.p.sum() == pytest.approx(1, abs=1e-15)
     assert np.log(pair.p / pair.q) == pytest.approx(pair.losses, rel=1e-12)
+
+
+@pytest.mark.parametrize(("epsilon", "count", "wanted"), [(7.117996623306677, 5, 1.75e-10), (19.3, 3, 1e-7)])
+def test_the_law_of_a_steered_attack_is_as_near_as_it_says(monkeypatch, epsilon, count, wanted):
+    """In fifty digits, by the same choices: every point, also where t is near 0 or near ε."""
+    kept = []
+    choose = adaptive_attack._choices
+    monkeypatch.setattr(adaptive_attack, "_POINTS", 120)
+    monkeypatch.setattr(adaptive_attack, "_choices", lambda *of: kept.append((of[2], choose(*of))) or kept[0][1])
+    pair = steered_pair.__wrapped__(epsilon, count, wanted, None)
+    ((steps, (target, choices)),) = kept
+    with mpmath.workdps(50):
+        whole, unit = mpmath.mpf(epsilon), -mpmath.expm1(-mpmath.mpf(epsilon))
+        law = {0: (mpmath.mpf(1), mpmath.mpf(1))}
+        for choice in choices:
+            after = {}
+            for place, (p, q) in law.items():
+                j = int(choice[np.clip(target - place + len(choice) // 2, 0, len(choice) - 1)])
+                t = whole * j / steps
+                hit, miss = -mpmath.expm1(t - whole) / unit, -mpmath.expm1(-t) / unit
+                for to, by_p, by_q in ((j, hit, hit * mpmath.exp(-t)), (j - steps, miss * mpmath.exp(t - whole), miss)):
+                    had = after.get(place + to, (0, 0))
+                    after[place + to] = had[0] + p * by_p, had[1] + q * by_q
+            law = after
+        for loss, p, q in zip(pair.losses, pair.p, pair.q, strict=True):
+            exact_p, exact_q = law[round(loss * steps / epsilon)]
+            assert abs(mpmath.mpf(float(p)) - exact_p) <= pair.doubt * exact_p
+            assert abs(mpmath.mpf(float(q)) - exact_q) <= pair.doubt * exact_q

@@ -33,6 +33,7 @@ from dpcalc.pairs.discrete_gaussian import discrete_gaussian_pairs, turned_discr
 from dpcalc.pairs.gaussian import GaussianPair, SampledGaussian
 from dpcalc.pairs.laplace import LaplacePair
 from dpcalc.pairs.points import PointPair
+from dpcalc.pairs.turned import TurnedGaussian
 from dpcalc.rounding import SMALLEST_NORMAL, UNIT
 
 mpf = mpmath.mpf
@@ -82,6 +83,20 @@ def test_errors_of_cells_are_at_least_those_made(make: Any, below: Any, sizes: t
             for side, masses, errors in ((0, cells.p, cells.p_error), (1, cells.q, cells.q_error)):
                 for k, (mass, error) in enumerate(zip(masses, errors, strict=True)):
                     assert abs(mpf(float(mass)) - (tails[k + 1][side] - tails[k][side])) <= float(error)
+
+
+@pytest.mark.parametrize(("mu", "rate"), [(9.5e-4, 1.1e-12), (0.003, 2e-9), (0.7, 3e-7), (4.0, 1 - 1e-9), (33.0, 0.2)])
+def test_turned_noise_is_where_its_loss_says_it_is(mu: float, rate: float) -> None:
+    m, q = mpf(mu), mpf(rate)
+    places = np.sort(np.random.default_rng(4).uniform(-8, 8, 40))
+    ratio = [[1 - q + q * mpmath.exp(side * m * mpf(float(x)) - m * m / 2) for x in places] for side in (1, -1)]
+    edges = np.array([float(mpmath.log(a / b)) for a, b in zip(*ratio, strict=True)])
+    cells = TurnedGaussian(mu, rate).cells(edges)
+    at = [(mpf(e) / 2 + mpmath.asinh((1 - q) / q * mpmath.exp(m * m / 2) * mpmath.sinh(mpf(e) / 2))) / m for e in edges]
+    for side, masses, errors in ((1, cells.p, cells.p_error), (-1, cells.q, cells.q_error)):
+        below = [0, *((1 - q) * mpmath.ncdf(x) + q * mpmath.ncdf(x - side * m) for x in at), 1]
+        for mass, error, low, high in zip(masses, errors, below[:-1], below[1:], strict=True):
+            assert abs(mpf(float(mass)) - (high - low)) <= float(error)
 
 
 def test_sums_of_many_points_err_as_they_say() -> None:

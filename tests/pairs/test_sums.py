@@ -230,6 +230,42 @@ def test_errors_of_masses_are_paid_for():
         assert (delta_below(below, 0.2, "remove") <= float(exact.delta(0.2, "remove"))) is told
 
 
+class _Speck(Pair):
+    """The coin and a cell whose mass rounding hides: its errors alone tell of it."""
+
+    def masses(self, edges):
+        return COIN.pair().masses(edges)
+
+    def cells(self, edges):
+        p, q = self.masses(edges)
+        hidden = np.arange(len(p)) == np.searchsorted(edges, math.log(3.005), side="right")
+        return Cells(p, q, np.where(hidden, 0.02, 0.0), np.where(hidden, 0.02, 0.0))
+
+
+def test_a_speck_that_rounding_hides_is_a_weight():
+    """Mass 0.02 at a ratio of about 3 that no cell shows: all of it may be there, so it lies on the cell's ends."""
+    law = terms(_Speck(), 0.01, ((0, 400),))
+    weight = sum(float(law.parts[0].rows[laws.UPPER][k - law.parts[0].start]) for k in (300, 301))
+    assert weight >= 0.02
+
+
+@pytest.mark.parametrize(("of_p", "of_q"), [(0.0, 0.0), (1e-9, 1e-9), (0.3, 0.3), (1e9, 0.0), (0.0, 1e9)])
+def test_weights_of_cells_are_raised_by_their_errors_and_all_their_rounding(of_p, of_q):
+    """Against fractions, masses as far off as is told, more than the masses among them; ends near and far apart."""
+    rng = np.random.default_rng(12)
+    rounded = 1 - Fraction(2, 2**53)  # both weights of a point, and what lies beyond the last, are added
+    for _ in range(400):
+        z = np.array([rng.random() * 10 ** rng.uniform(-6, 0), 1 + rng.random()])
+        off, size = terms_module._off(np.log(z)), rng.random()
+        share = rng.uniform(*z) * size
+        told = Cells(*np.array([[share], [size], [of_p * share * rng.random()], [of_q * size * rng.random()]]))
+        down, up = (Fraction(float(weight[0])) * rounded for weight in terms_module._split(told, z, off))
+        low, high = Fraction(z[0]) * (1 - Fraction(off)), Fraction(z[1]) * (1 + Fraction(off))
+        p, q, more_p, more_q = (Fraction(float(column[0])) for column in told)
+        assert down >= ((q + more_q) * high - max(p - more_p, 0)) / (high - low)
+        assert up >= (p + more_p - max(q - more_q, 0) * low) / (high - low)
+
+
 @pytest.mark.parametrize("field", ["relative", "slack", "shift", "lost", "infinite", "gone_p", "gone_q"])
 def test_every_entry_of_the_ledger_is_read(field):
     law = terms(COIN.pair(), 0.25, ((0, 16),))

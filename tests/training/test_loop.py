@@ -155,6 +155,7 @@ def test_a_filter_under_sampling_charges_everyone_at_every_step():
         ({"filter": "gdp", "adjacency": "replace-one"}, "proved for add-remove only"),
         ({"filter": "rdp", "filter_mode": "clip", "algorithm": "sgd"}, "--filter-mode clip needs"),
         ({"extra_steps": 3}, "need a filter"),
+        ({"filter_mode": "clip"}, "--filter-mode clip needs --filter"),
         ({"lr": float("nan")}, "lr: expected"),
         ({"lr": 0.0}, "lr: expected .* got 0.0"),
         ({"noise_multiplier": 0.0}, "noise_multiplier: expected"),

@@ -12,7 +12,7 @@ from dpcalc.last_iterate.evaluate import bounds_of
 from dpcalc.last_iterate.losses import LossName
 from dpcalc.last_iterate.setting import Setting
 from dpcalc.training.data import Dataset
-from dpcalc.training.last_iterate import losses_of
+from dpcalc.training.last_iterate import losses_of, never_acting
 from dpcalc.training.loop import Trainer
 from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account, calibrated
@@ -226,6 +226,28 @@ def test_where_rounding_is_not_counted_composition_decides(changes, classes, fea
     found = _account(replace(CERTIFIED, **changes), classes, features)
     assert not found.hides
     assert [row["name"] for row in found.bounds if row["guarantee"] == "certified"] == ["composition"]
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize("algorithm", ["gd", "cgd", "sgd"])
+def test_a_clip_that_is_said_never_to_act_leaves_the_largest_gradient_as_it_is(algorithm, tracked):
+    """Sums over everybody of whom a few are drawn have a margin of their own, and are clipped lower."""
+    plan = Plan(settings=replace(RUN, algorithm=algorithm, batch_size=64), records=400, delta=1e-5, tracked=tracked)
+    largest = losses_of(plan.settings, 3).gradient
+    plan = replace(plan, settings=replace(plan.settings, clip=largest * never_acting(plan)))
+    x, y = np.zeros((400, 4), dtype=np.float32), np.arange(400) % 3
+    trainer = Trainer(plan, Dataset(name="made", x_train=x, y_train=y, x_test=x[:0], y_test=y[:0], classes=3))
+    assert trainer.clipping.weights(np.array([largest])) == 1
+
+
+def test_sums_that_are_not_rounded_to_whole_numbers_are_not_certified():
+    """The noise's grid is kept up to 2⁵¹ of its widths; twice as far single ones are skipped."""
+    plan = Plan(settings=RUN, records=1000, delta=1e-5)
+    move = exact_move(plan, 123)
+    widths = RUN.diameter / move.unit + 1000 * RUN.clip / move.width
+    for halvings in range(40):  # of the noise, and so of its grid; 40 deviations are next to nothing beside the sum
+        found = exact_move(plan.with_noise(RUN.noise_multiplier / 2**halvings), 123)
+        assert (found is not None) == (widths * 2**halvings < 2.0**51)
 
 
 def test_several_runs_pay_several_times():

@@ -115,9 +115,10 @@ def _split(cells: Cells, z: Floats, off: float) -> tuple[Floats, Floats]:
     """Weights on the lower and the upper point of each cell, raised by all that its masses and points may be off by."""
     low, high = z[:-1], z[1:]
     gap = high - low
-    doubt_p = cells.p_error + 8 * UNIT * cells.p + FAINT
+    doubt_p = cells.p_error + FAINT
     doubt_q = cells.q_error + 4 * off * cells.q + FAINT
-    doubt = np.where((cells.p > 0) | (cells.q > 0), (doubt_p + doubt_q * high) / gap, 0.0)
+    held = cells.p + cells.q + cells.p_error + cells.q_error > 0  # errors alone: a speck that rounding hides
+    doubt = np.where(held, (doubt_p + doubt_q * high) / gap * (1 + 32 * UNIT), 0.0)
     down = np.maximum(cells.q * high - cells.p, 0.0) / gap + doubt
     up = np.maximum(cells.p - cells.q * low, 0.0) / gap + doubt
     return down, up
