@@ -66,7 +66,7 @@ def estimated_epsilon(parts: Parts, delta: float) -> float:
     basic = by_basic_composition(grouped, Question(delta, None)).upper
     from dpcalc.accounting.engines import rough_epsilon
 
-    return min(rough_epsilon(_factored(grouped), delta), basic)
+    return min(rough_epsilon(factored(grouped), delta), basic)
 
 
 def group(parts: Parts) -> list[tuple[Mechanism, int]]:
@@ -81,7 +81,7 @@ def group(parts: Parts) -> list[tuple[Mechanism, int]]:
     return list(counts.items())
 
 
-def _factored(parts: Parts) -> list[tuple[Mechanism, int]]:
+def factored(parts: Parts) -> list[tuple[Mechanism, int]]:
     """The parts in terms of mechanisms whose pairs are known exactly."""
     if all(mechanism.factors() == ((mechanism, 1),) for mechanism, _ in parts):
         return list(parts)
@@ -90,7 +90,7 @@ def _factored(parts: Parts) -> list[tuple[Mechanism, int]]:
 
 def answer_of(parts: Parts, question: Question, accountant: Accountant = "auto") -> Answer:
     """What one accountant says, or the best of all of them, of parts that are grouped already."""
-    parts = _factored(parts)
+    parts = factored(parts)
     if accountant == "gdp":
         return by_gdp(parts, question)
     if accountant == "rdp":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -104,6 +105,14 @@ class Composition:
             found = replace(self.question, delta=delta, epsilon=None).ask(parts).epsilon
             if found is not None:
                 yield found, delta
+
+    def fitted(self, slack: float) -> dict[str, Any]:
+        """μ-GDP up to a slack, with its regret and what each direction needs: as sound as the guarantee itself."""
+        from dpcalc.accounting.fitted import fitted
+
+        parts = [(cost.entry.mechanism, cost.entry.count) for cost in self.costs]
+        found = fitted(parts, slack, accountant=self.question.accountant, tolerance=self.question.tolerance)
+        return {**asdict(found), "guarantee": self.guarantee.status}
 
 
 def read_entries(documents: Sequence[Document], asked: Adjacency | None) -> list[Entry]:
