@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcalc.accounting.closed_forms import sum_up
 from dpcalc.accounting.compose import Accountant, compose
 from dpcalc.accounting.renyi import all_rdps
 from dpcalc.conversions import rdp_epsilons
@@ -61,9 +62,9 @@ def _pure(parts: tuple[Part, ...], question: Question) -> Guarantee:
     if question.accountant == "clt":
         raise InputError("the central limit theorem says nothing without a δ", where="accountant")
     largest = [mechanism.pure_epsilon() for mechanism, _ in parts]
-    losses = [count * loss for loss, (_, count) in zip(largest, parts, strict=True) if loss is not None]
+    losses = [(loss, count) for loss, (_, count) in zip(largest, parts, strict=True) if loss is not None]
     finite = len(losses) == len(parts)
-    epsilon = math.fsum(losses) if finite else math.inf
+    epsilon = sum_up(losses) if finite else math.inf
     others = compose(parts, epsilon=epsilon if finite else 0.0, tolerance=question.tolerance)
     attained = all(mechanism.attained_pairs() == mechanism.pairs() for mechanism, _ in parts)
     return replace(
