@@ -50,7 +50,7 @@ def test_noise_on_the_integers_that_does_not_fit_into_memory_is_refused() -> Non
         DiscreteLaplace(scale=1.0, sensitivity=10**9)
 
 
-def overflow(*_: object) -> None:
+def overflow(*_: object, **__: object) -> None:
     raise OverflowError
 
 
