@@ -24,6 +24,9 @@ OVERFULL = 1e-9
 LARGEST_EXPONENT = 690.0
 """e^x and its products stay within the range of doubles up to here."""
 
+OUTWARD = 1 + 64 * UNIT
+"""Times a loss: further from 0 than the roundings of the masses and functions that it is made of can tell."""
+
 FUNCTION = 4 * UNIT
 """Relative error of exp, expm1, log and log1p (glibc and numpy document at most 4 units in the last place)."""
 

@@ -16,7 +16,6 @@ from dpcalc.accounting.closed_forms import (
     is_exactly_gaussian,
     is_zero,
 )
-from dpcalc.accounting.clt import approximate_mu
 from dpcalc.accounting.guarantees import guarantee_of
 from dpcalc.accounting.question import Answer, Question
 from dpcalc.accounting.renyi import by_rdp
@@ -58,6 +57,11 @@ def upper_epsilon(parts: Parts, delta: float, tolerance: float = 1e-3) -> float:
     return answer_of(group(parts), Question(delta, None, tolerance), "auto").upper
 
 
+def upper_delta(parts: Parts, epsilon: float, tolerance: float = 1e-3) -> float:
+    """The δ that `compose` certifies at ε, without the other fields."""
+    return answer_of(group(parts), Question(None, epsilon, tolerance), "auto").upper
+
+
 def estimated_epsilon(parts: Parts, delta: float) -> float:
     """About ε at δ, fast: within some per cent for many steps, and an upper estimate for most others."""
     grouped = group(parts)
@@ -66,7 +70,7 @@ def estimated_epsilon(parts: Parts, delta: float) -> float:
     basic = by_basic_composition(grouped, Question(delta, None)).upper
     from dpcalc.accounting.engines import rough_epsilon
 
-    return min(rough_epsilon(_factored(grouped), delta), basic)
+    return min(rough_epsilon(factored(grouped), delta), basic)
 
 
 def group(parts: Parts) -> list[tuple[Mechanism, int]]:
@@ -81,7 +85,7 @@ def group(parts: Parts) -> list[tuple[Mechanism, int]]:
     return list(counts.items())
 
 
-def _factored(parts: Parts) -> list[tuple[Mechanism, int]]:
+def factored(parts: Parts) -> list[tuple[Mechanism, int]]:
     """The parts in terms of mechanisms whose pairs are known exactly."""
     if all(mechanism.factors() == ((mechanism, 1),) for mechanism, _ in parts):
         return list(parts)
@@ -90,7 +94,7 @@ def _factored(parts: Parts) -> list[tuple[Mechanism, int]]:
 
 def answer_of(parts: Parts, question: Question, accountant: Accountant = "auto") -> Answer:
     """What one accountant says, or the best of all of them, of parts that are grouped already."""
-    parts = _factored(parts)
+    parts = factored(parts)
     if accountant == "gdp":
         return by_gdp(parts, question)
     if accountant == "rdp":
@@ -98,15 +102,17 @@ def answer_of(parts: Parts, question: Question, accountant: Accountant = "auto")
     if accountant == "pld":
         return _by_laws(parts, question)
     if accountant == "clt":
+        from dpcalc.accounting.clt import approximate_mu
+
         return Answer("clt", gdp_value(approximate_mu(parts), question), None, None, "approximate")
     return _best(parts, question)
 
 
-def _by_laws(parts: Parts, question: Question) -> Answer:
+def _by_laws(parts: Parts, question: Question, known: float = math.inf) -> Answer:
     """What the engines say, which are imported where they are needed: Gaussians and pure ε start without them."""
     from dpcalc.accounting.engines import by_laws
 
-    return by_laws(parts, question)
+    return by_laws(parts, question, known=known)
 
 
 def _best(parts: Parts, question: Question) -> Answer:
@@ -121,7 +127,7 @@ def _best(parts: Parts, question: Question) -> Answer:
     candidates = [basic]
     lower, estimate, stopped = None, None, None
     try:
-        found = _by_laws(parts, question)
+        found = _by_laws(parts, question, basic.upper)
         candidates.insert(0, found)
         lower, estimate, stopped = found.lower, found.estimate, found.stopped
     except (ArithmeticError, ValueError, CertificationError) as failure:

@@ -8,6 +8,7 @@ large losses, and single steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from dpcalc.accounting.steering.needs import Runs, need_of, only_bounded, sharpe
 from dpcalc.accounting.steering.pilot import sketch
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.pairs.base import Pair
+from dpcalc.rounding import accumulated
 
 Parts = Sequence[tuple[Mechanism, int]]
 Composition = tuple[tuple[tuple[Pair, int], ...], tuple[Direction, ...]]
@@ -34,23 +36,27 @@ _BOUNDS, _FINER, _COMPOSING = 0.7, 0.3, 0.45  # of the tolerance: for such bound
 ENGINES: Mapping[str, Engine] = {"transform": by_transform.interval, "convex-order": convex_order.interval}
 
 
-def by_laws(parts: Parts, question: Question) -> Answer:
-    """The interval of dominating pairs from above and of attained ones from below, by the best engine."""
+def by_laws(parts: Parts, question: Question, direction: Direction | None = None, *, known: float = math.inf) -> Answer:
+    """The interval of dominating pairs from above and of attained ones from below, by the best engine.
+
+    It is that of the worse direction, or of the one asked for. No sharper bounds of pairs are tried where an upper
+    bound that is `known` already needs no better one.
+    """
     above = [run for mechanism, count in parts for run in mechanism.runs(count)]
     asked = {"delta": question.delta, "epsilon": question.epsilon}
     below = [run for mechanism, count in parts for run in mechanism.attained_runs(count, **asked) or ()]
     if not only_bounded([*above, *below]):
-        return _answer(above, below, question, question)
+        return _answer(above, below, question, question, direction)
     best: Answer | None = None
     for tried in range(_ROUNDS):
         epsilon = question.epsilon if best is None or question.delta is None else best.upper
         need = need_of(above, question, _BOUNDS * _FINER**tried, near=epsilon)
         halves = replace(question, tolerance=_COMPOSING * question.tolerance)
-        found = _answer(sharpened(above, need), sharpened(below, need), question, halves)
+        found = _answer(sharpened(above, need), sharpened(below, need), question, halves, direction)
         before, best = best, found if best is None or found.upper < best.upper else best
         if found.lower is not None:
             best = replace(best, lower=max(best.lower or 0.0, found.lower))
-        if question.is_met(best.lower, best.upper) or not below or best.upper == 0:
+        if question.is_met(best.lower, min(best.upper, known)) or not below or best.upper == 0:
             break
         if before is not None and _width(best) > max(_STUCK * _width(before), _WIDE * best.upper):
             break
@@ -62,9 +68,11 @@ def _width(answer: Answer) -> float:
     return answer.upper - (answer.lower or 0.0)
 
 
-def _answer(above: Runs, below: Runs, question: Question, asked: Question) -> Answer:
+def _answer(
+    above: Runs, below: Runs, question: Question, asked: Question, direction: Direction | None = None
+) -> Answer:
     """What the engines say, asked so tightly, of pairs from above and from below."""
-    over, under = _compositions(above), _compositions(below)
+    over, under = (_only(_compositions(runs), direction) for runs in (above, below))
     found = {composition: _interval(composition, asked) for composition in dict.fromkeys((*over, *under))}
     upper = worst([found[composition].upper for composition in over])
     lower = worst([found[composition].lower for composition in under]) if under else None
@@ -93,6 +101,8 @@ def rough_epsilon(parts: Parts, delta: float) -> float:
 
 def _interval(composition: Composition, question: Question) -> Interval:
     """The intersection of what the engines say; later ones are asked only if it is not narrow enough yet."""
+    if question.delta is not None and _surely_infinite(composition) > question.delta:
+        return Interval(math.inf, math.inf, {})
     best: Interval | None = None
     failure: ArithmeticError | None = None
     for engine in ENGINES.values():
@@ -111,6 +121,19 @@ def _interval(composition: Composition, question: Question) -> Interval:
     return best
 
 
+def _surely_infinite(composition: Composition) -> float:
+    """What δ is at least at every ε: the probability that some step of a direction reveals everything, from below."""
+    pairs, directions = composition
+    masses = [pair.surely_infinite() for pair, _ in pairs]
+    found = []
+    for side in (0 if direction == "remove" else 1 for direction in directions):
+        if any(mass[side] >= 1 for mass in masses):
+            return 1.0
+        total = sum(-count * math.log1p(-mass[side]) for mass, (_, count) in zip(masses, pairs, strict=True))
+        found.append(-math.expm1(-total) * (1 - accumulated(len(pairs) + 16)))
+    return max(found)
+
+
 def _compositions(parts: Sequence[tuple[tuple[Pair, Pair], int]]) -> tuple[Composition, ...]:
     """What has to be composed, and read in which directions.
 
@@ -126,3 +149,20 @@ def _compositions(parts: Sequence[tuple[tuple[Pair, Pair], int]]) -> tuple[Compo
     if all(pairs[1] in (pairs[0], pairs[0].reversed()) for pairs, _ in parts):
         return ((first, ("remove", "add")),)
     return (first, ("remove",)), (second, ("remove",))
+
+
+def _only(compositions: tuple[Composition, ...], direction: Direction | None) -> tuple[Composition, ...]:
+    """What has to be composed for one direction: the pairs that serve it, read so."""
+    if direction is None or not compositions:
+        return compositions
+    pairs, directions = compositions[-1 if direction == "add" else 0]
+    return ((pairs, (direction,) if direction in directions else directions),)
+
+
+def directions_of(parts: Parts) -> tuple[Direction, ...]:
+    """The directions that `by_laws` may tell apart: the first alone where one reading serves both."""
+    above = [run for mechanism, count in parts for run in mechanism.runs(count)]
+    below = [run for mechanism, count in parts for run in mechanism.attained_runs(count, epsilon=0.0) or ()]
+    read = [directions for runs in (above, below) for _, directions in _compositions(runs)]
+    alike = read.count(("remove",)) == len(read) and len(read) == bool(above) + bool(below)
+    return ("remove",) if alike else ("remove", "add")

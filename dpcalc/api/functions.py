@@ -28,7 +28,8 @@ def compose(*releases: Any, **options: Any) -> Result:
     μ = 0.5, ρ = 0.125
     by Dong, Roth, Su 2022, Corollaries 1 and 2
 
-    Options: `delta` (one or several), `epsilon`, `curve`, `accountant`, `adjacency`, `tolerance`, and limits.
+    Options: `delta` (one or several), `epsilon`, `curve`, `slack`, `accountant`, `adjacency`,
+    `tolerance`, and limits.
     """
     return _called("compose", {**options, "spec": _documents(releases)})
 

@@ -18,8 +18,9 @@ from dpcalc.commands.common import (
 )
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency, Result, Section
-from dpcalc.numbers import NON_NEGATIVE
+from dpcalc.numbers import NON_NEGATIVE, PROBABILITY
 from dpcalc.report import percents
+from dpcalc.terminal.progress import progress
 
 if TYPE_CHECKING:
     from dpcalc.spec.composition import Composition, Cost
@@ -56,6 +57,10 @@ class Compose(Asked):
         Literal["auto", "gdp", "rdp", "pld", "clt"],
         option("--accountant", help="auto takes the tightest certified one; clt is an approximation."),
     ] = "auto"
+    slack: Annotated[
+        float | None,
+        number("--slack", help="Give the least μ with δ(ε) ≤ δ_μ(ε) + this at every ε too.", allowed=PROBABILITY),
+    ] = None
     adjacency: Annotated[Adjacency | None, ADJACENCY] = None
     tolerance: Annotated[float | None, TOLERANCE] = None
 
@@ -85,6 +90,9 @@ class Compose(Asked):
         composition = compose_documents(documents, question, self.adjacency)
         points = [*deltas, *(_CURVE if self.curve else ())] if self.curve or len(deltas) > 1 else []
         sections, details = breakdown(documents, composition)
+        if self.slack is not None:
+            with progress("Fitting μ"):
+                details["fitted"] = composition.fitted(self.slack)
         return Result(
             command="compose",
             guarantee=composition.guarantee,

@@ -16,13 +16,14 @@ import numpy as np
 from numpy.polynomial.legendre import leggauss
 
 from dpcalc.arrays import Floats, Indices
+from dpcalc.rounding import NORMAL_TAIL
 
 # Cells are 3 % of the loss wide, and never wider than this: the variance they add is at most η²/6 of the second moment.
 _RELATIVE, _CAP = 0.03, 0.05
 _FURTHEST = 25.0  # standard deviations; keeps every mass well above the smallest double
-_NDTR = 1e-13  # relative error of the normal distribution function, with a margin
-_QUADRATURE = 1e-13  # of a narrow cell's mass: 6 nodes err by less than 1e-14, see `_narrow`
 _UNIT = 2.0**-52
+_NDTR = (NORMAL_TAIL[0] + NORMAL_TAIL[1] * 38**2) * _UNIT  # of the normal distribution function; at -38.5 doubles end
+_QUADRATURE = 4e-13  # of a narrow cell's mass: 6 nodes err by less than 1e-14 (`_narrow`), e^{-x²/2} by x² units
 _POINTS, _WEIGHTS = leggauss(6)
 
 
@@ -46,16 +47,13 @@ def edge_losses(edges: Floats, rate: float, lost: float, finest: float = 0.05) -
 
     The cells next to 0 are `finest` standard deviations of the smallest edge's loss wide.
     """
-    from scipy.special import ndtr
-
     finite = edges[np.isfinite(edges)]
     high = np.minimum(_upper_quantile(min(lost / rate, 0.4)), _FURTHEST) + finite
     low = -min(_upper_quantile(min(lost, 0.4)), _FURTHEST)
     widest = float(finite.max())
     largest = float(_loss(finite * (high - finite / 2), rate).max())
     losses = _grid(finest * rate * float(finite.min()), rate, largest, widest * (low - widest / 2))
-    with np.errstate(divide="ignore"):
-        log_ratio = np.log1p(np.maximum(np.expm1(losses) / rate, -1.0))  # of the pair without sampling
+    log_ratio = _log_ratio(losses, rate)
     log_ratio[0] = -math.inf
     masses = np.zeros((edges.size, losses.size))
     infinite = np.full(edges.size, rate)
@@ -73,9 +71,9 @@ def edge_losses(edges: Floats, rate: float, lost: float, finest: float = 0.05) -
     every = np.arange(finite.size)
     left, right = bounds[every, first], bounds[every, last]
     _add_below(masses, left, first, finite)
-    masses[every, last] += ndtr(-right) * (1 + _NDTR)
-    kept = ndtr(-right) * np.exp(finite * (right - finite / 2)) * (1 - 4 * _NDTR)
-    infinite[: finite.size] = rate * np.maximum(ndtr(finite - right) * (1 + _NDTR) - kept, 0.0)
+    ends, beyond = _above(right, finite)
+    masses[every, last] += ends
+    infinite[: finite.size] = rate * beyond
     if edges.size > finite.size:
         masses[-1, 0] = 1.0
     # Q against P: little mass at the largest loss there is counts as ∞, lest it dominates every moment.
@@ -95,6 +93,15 @@ def _add_below(masses: Floats, left: Floats, first: Indices, m: Floats) -> None:
     masses[every, 0] += np.maximum(ndtr(left) * (1 + _NDTR) - up * (1 - 8 * _NDTR), 0.0)
 
 
+def _above(right: Floats, m: Floats) -> tuple[Floats, Floats]:
+    """What is above the last cell: Q-mass onto its end, and the P-mass that this does not carry onto ∞."""
+    from scipy.special import ndtr
+
+    mass = ndtr(-right)
+    kept = mass * np.exp(m * (right - m / 2)) * (1 - 4 * _NDTR)
+    return mass * (1 + _NDTR), np.maximum(ndtr(m - right) * (1 + _NDTR) - kept, 0.0)
+
+
 def _upper_quantile(mass: float) -> float:
     from scipy.special import ndtri_exp
 
@@ -106,6 +113,14 @@ def _loss(z: Floats, rate: float) -> Floats:
     return np.where(z < 30, np.log1p(rate * np.expm1(np.minimum(z, 30.0))), np.log(rate) + z)
 
 
+def _log_ratio(losses: Floats, rate: float) -> Floats:
+    """log((e^loss − 1 + q)/q), of the pair without sampling: far below 0, 1 + (e^loss − 1)/q would lose digits."""
+    with np.errstate(divide="ignore"):
+        near = np.log1p(np.maximum(np.expm1(losses) / rate, -1.0))
+        far = np.log(np.maximum(np.exp(np.minimum(losses, 0.0)) - (1 - rate), 0.0)) - math.log(rate)
+    return np.where(losses < -0.5, far, near)
+
+
 def _grid(finest: float, rate: float, largest: float, lowest: float) -> Floats:
     """Losses on both sides of 0, their distance proportional to themselves; the first is the lowest loss there is."""
     points = [max(finest, 1e-14 * largest)]
@@ -113,7 +128,7 @@ def _grid(finest: float, rate: float, largest: float, lowest: float) -> Floats:
     while points[-1] < end:
         points.append(points[-1] + min(_RELATIVE * points[-1], _CAP))
     positive = np.array(points)
-    bottom = np.nextafter(math.log1p(-rate), -math.inf) if rate < 1 else lowest
+    bottom = math.log1p(-rate) if rate < 1 else lowest
     negative = positive[positive < -bottom * (1 - _RELATIVE / 2)]
     if rate == 1:
         negative = np.append(negative, -bottom)
@@ -158,7 +173,8 @@ def _wide(left: Floats, right: Floats, m: Floats) -> tuple[Floats, Floats]:
     growth = np.expm1(m * (right - left))
     error = (moved_error + mass_error * (1 + growth)) / growth + mass_error
     upper = (moved - mass) / growth
-    return np.clip(mass - upper + error, 0.0, mass * (1 + 1e-12)), np.clip(upper + error, 0.0, mass * (1 + 1e-12))
+    # Where the ratio grows much all of it is at the lower end; the upper one never has all but a millionth.
+    return np.clip(mass - upper + error, 0.0, mass + mass_error), np.clip(upper + error, 0.0, mass)
 
 
 def _between(left: Floats, right: Floats) -> tuple[Floats, Floats]:

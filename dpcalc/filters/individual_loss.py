@@ -187,9 +187,9 @@ class _Direction:
             self._left[some] = left
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
                 bound = whole @ logs + coins @ remainders - np.log(np.maximum(left, 0.0))[:, None]
-                bound = (bound * (1 + 1e-12) + 1e-12 + c * np.log(c) - (1 + c) * np.log1p(c)) / c
+                bound = (bound * (1 + 1e-12) - c * np.log1p(1 / c) - np.log1p(c)) / c  # where positive, this pays
             bound = np.where(bound < 1e190, bound, np.inf)
-            search.best[some] = np.maximum(bound.min(axis=1) * (1 + 1e-12), 0.0)
+            search.best[some] = np.maximum(bound.min(axis=1), 0.0)
             search.steep[some] = c[bound.argmin(axis=1)]
         search.guess = 0.85 * search.best
         return search

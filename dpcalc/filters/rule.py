@@ -41,7 +41,7 @@ def theorem_of(kind: str, *, scope: Scope, mode: Mode) -> str:
 def storage_tolerance(dtype: np.dtype[Any]) -> float:
     """How far a sum of squares of norms stored as `dtype` may be from the truth, relatively; never below ROUNDING."""
     if dtype.kind == "f" and dtype.itemsize < 8:
-        return ROUNDING + 2 * float(np.finfo(dtype).eps)
+        return 2 * float(np.finfo(dtype).eps)
     return ROUNDING
 
 
@@ -60,7 +60,7 @@ class Rule:
     notion: Declared | None
     scale: float = 1.0
     clip: float | None = None
-    tolerance: float = ROUNDING
+    tolerance: float
     orders: tuple[float, ...] = ()
     subsampled: SubsampledRenyi | None = None
     mixture: Mixture | None = None

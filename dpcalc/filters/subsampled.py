@@ -92,7 +92,7 @@ def _table(order: float, rate: float, low: int, high: int) -> tuple[Floats, Floa
     slopes = [np.repeat(lines.slope, 1 << (bits - lines.bits)) for lines in octaves]
     lowest = 2.0**_LOWEST
     first = math.expm1(float(_exact(order, rate, np.array([lowest]))[0])) / lowest if low == _LOWEST else 0.0
-    scale = (1 + 4e-16) / (order - 1)
+    scale = (1 + 2e-15) / (order - 1)
     return np.concatenate([[0.0], *starts]) * scale, np.concatenate([[first], *slopes]) * scale, bits
 
 
@@ -111,18 +111,18 @@ def _lines(order: float, rate: float, octave: int) -> _Lines:
         place, logs = np.insert(place, left + 1, middle), np.insert(logs, left + 1, between)
         todo = np.sort(np.concatenate([todo[rough], middle[rough]]))
     width, rise = np.diff(place), np.diff(logs)
-    slope = rise / (unit * width) * (1 + 4e-16)
+    slope = rise / (unit * width)
     # Beside the gap of a logarithm: what pays for the rounding of this line.
-    start = logs[:-1] - slope * (low + unit * place[:-1]) + _gaps(rise) + 1e-15 * (logs[1:] + slope * 2 * low)
+    start = logs[:-1] - slope * (low + unit * place[:-1]) + _gaps(rise) + 4e-15 * (logs[1:] + slope * 2 * low)
     bits = _FINEST - int(math.log2(width.min()))
     count = width >> (_FINEST - bits)
     return _Lines(bits, np.repeat(start, count), np.repeat(slope, count))
 
 
 def _exact(order: float, rate: float, squares: Floats) -> Floats:
-    """(α−1)ρ at each u, rounded up."""
+    """(α−1)ρ at each u; lines through it are raised by its rounding."""
     found = order * squares / 2 if rate == 1 else rdp(np.array([order]), 1 / np.sqrt(squares), rate)[:, 0]
-    return (order - 1) * found * (1 + 1e-15)
+    return (order - 1) * found
 
 
 def _log_chord(left: Floats, right: Floats) -> NDArray[np.float64]:

@@ -133,7 +133,7 @@ class DiscreteLaplace(Mechanism):
         noise[:, 0], noise[:, -1] = zip(
             *((self._beyond(shift + c), self._beyond(shift - c)) for c in centres), strict=True
         )
-        pair = turned_points(noise, rate)
+        pair = turned_points(noise, 2 * x / self.scale, rate)
         return pair, pair
 
     def _noise(self, x: Floats) -> Floats:

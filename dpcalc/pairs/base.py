@@ -15,7 +15,7 @@ import numpy as np
 from dpcalc.arrays import Bools, Complexes, Floats
 from dpcalc.pairs.cells import Cells, tail_errors
 from dpcalc.pairs.moments import ROUNDING, chord_excess, mixed_losses
-from dpcalc.rounding import down
+from dpcalc.rounding import OUTWARD, down
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ class MixturePair(Pair):
     def support(self) -> tuple[float, float]:
         low, high = self.pair.support()
         low = -np.inf if self.pair.at_infinity()[1] > 0 else low
-        return self._mixed_loss(low), self._mixed_loss(high)
+        return self._mixed_loss(low) * OUTWARD, self._mixed_loss(high) * OUTWARD
 
     def at_infinity(self) -> tuple[float, float]:
         return self.rate * self.pair.at_infinity()[0], 0.0

@@ -75,7 +75,7 @@ def turned_discrete_gaussian(sigma: float, shift: int, rate: float) -> tuple[Poi
     x = np.arange(-reach - shift, reach + shift + 1, dtype=np.float64)
     noise = np.stack(_tables(sigma, x, (shift, 0, -shift)))
     far = (noise <= _SMALLEST).any(axis=0)
-    known = turned_points(noise[:, ~far], rate)
+    known = turned_points(noise[:, ~far], 2 * shift * x[~far] / sigma**2, rate)
     outside = float(noise[:, far].sum(axis=1).max(initial=0.0)) * (1 + 2 * far.sum() * UNIT) + beyond
     return replace(known, p_infinite=outside, q_infinite=outside), known
 

@@ -136,8 +136,8 @@ def mixed_losses(losses: Floats, rate: float) -> Floats:
     """log(1 - q + q e^l) without cancellation near 0 or overflow far above."""
     if rate == 1.0:
         return losses
-    near = np.log1p(rate * np.expm1(np.minimum(losses, 30.0)))
-    return np.where(losses > 30.0, np.logaddexp(np.log1p(-rate), losses + np.log(rate)), near)
+    near = np.log1p(rate * np.expm1(np.minimum(losses, 600.0)))
+    return np.where(losses > 600.0, np.logaddexp(np.log1p(-rate), losses + np.log(rate)), near)
 
 
 def _edges(low: float, high: float) -> Floats:

@@ -12,7 +12,7 @@ from dpcalc.arrays import Bools, Complexes, Floats
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.moments import log_excess_of_points, mixed_losses
-from dpcalc.rounding import SMALLEST_NORMAL, UNIT, down
+from dpcalc.rounding import OUTWARD, SMALLEST_NORMAL, UNIT, down
 
 # Losses above this are not told apart from infinity: e^loss must stay within the range of doubles.
 LARGEST_LOSS = 300.0
@@ -114,7 +114,7 @@ class PointPair(Pair):
         """Where only Q has mass, the mixture has (1-q) of it: a point at log(1-q)."""
         if rate == 1.0:
             return self
-        losses = np.append(np.log1p(-rate), mixed_losses(self.losses, rate))
+        losses = np.append(np.log1p(-rate), mixed_losses(self.losses, rate)) * OUTWARD
         q = np.append(self.q_infinite, self.q)
         p = (1 - rate) * q + rate * np.append(0.0, self.p)
         inside = (p > 0) | (q > 0)

@@ -15,6 +15,7 @@ from dpcalc.elementary import ndtr
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.cells import cells_from_tails
 from dpcalc.pairs.points import PointPair
+from dpcalc.rounding import OUTWARD
 
 _STEEP = 30.0  # the μ from which e^{μ²/2} is left to logarithms
 _FAR_OFF = 100.0  # half of a loss at which the ratio of two noises alone decides, whatever the rate
@@ -78,7 +79,7 @@ class TurnedLaplace(Pair):
         return self.epsilon
 
     def masses(self, edges: Floats) -> tuple[Floats, Floats]:
-        _, top = self.support()
+        top = self._top()
         low, high = edges <= -top, edges > top
         (p_below, p_above), (q_above, q_below) = self._tails(edges), self._tails(-edges)
         for below, above in ((p_below, p_above), (q_below, q_above)):
@@ -87,7 +88,7 @@ class TurnedLaplace(Pair):
 
     def _tails(self, losses: Floats) -> tuple[Floats, Floats]:
         """P-mass below and above each loss; from the other end it is Q-mass above and below."""
-        q, top = self.rate, self.support()[1]
+        q, top = self.rate, self._top()
         factor = (q + (1 - q) * np.exp(self.epsilon)) / q
         x = np.minimum(np.log1p(np.expm1(np.minimum(np.abs(losses), top)) * factor) / 2, self.epsilon)
         far, near, other = (np.exp(-y) / 2 for y in (x, self.epsilon - x, self.epsilon + x))
@@ -99,15 +100,25 @@ class TurnedLaplace(Pair):
         return True
 
     def support(self) -> tuple[float, float]:
-        top = float(np.log1p(self.rate * np.expm1(self.epsilon)) - np.log1p(self.rate * np.expm1(-self.epsilon)))
+        top = self._top() * OUTWARD
         return -top, top
+
+    def _top(self) -> float:
+        """The loss beyond ε, rounded."""
+        return float(np.log1p(self.rate * np.expm1(self.epsilon)) - np.log1p(self.rate * np.expm1(-self.epsilon)))
 
     def reversed(self) -> Pair:
         return self
 
 
-def turned_points(noise: Floats, rate: float) -> PointPair:
-    """The same of noise on points: rows of the masses of P, R and Q, from the smallest ratio to the largest."""
+def turned_points(noise: Floats, apart: Floats, rate: float) -> PointPair:
+    """The same of noise on points: rows of the masses of P, R and Q, from the smallest ratio to the largest.
+
+    `apart` is log P/Q: small losses are not told by the masses, which leave them errors of a unit of 1.
+    """
     moved, still, opposite = noise
     p, q = (1 - rate) * still + rate * moved, (1 - rate) * still + rate * opposite
-    return PointPair(np.log(p / q), p, q)
+    losses = np.log(p / q)
+    near = np.abs(losses) < 0.5
+    losses[near] = np.log1p(rate * opposite[near] * np.expm1(apart[near]) / q[near])
+    return PointPair(losses * OUTWARD, p, q)

@@ -101,6 +101,8 @@ def numbers(result: Result, *, verbose: bool) -> list[Fact]:
         also = "" if result.command in _BY_THEMSELVES and not verbose else _also(guarantee, verbose)
     if also:
         facts.append(("same as", also))
+    if result.details.get("fitted"):
+        facts.append(("fitted", _fitted(result.details["fitted"])))
     if guarantee.risk is not None:
         facts.append(("attacker", _attacker(guarantee, all_rates=verbose or result.command in _OF_NOTIONS)))
     if verbose:
@@ -147,7 +149,9 @@ def _origin(guarantee: Guarantee) -> str:
     """The notion that an answer comes from, and whether nothing is lost on the way."""
     if guarantee.question is None or len(guarantee.mechanisms) != 1:
         return ""
-    return f"{', exactly' if is_exact(guarantee) else ''} ({_notion(guarantee.mechanisms[0])})"
+    notion = _notion(guarantee.mechanisms[0])
+    bracketed = f", from {notion}" if notion.startswith("(") else f" ({notion})"
+    return f"{', exactly' if is_exact(guarantee) else ''}{bracketed}"
 
 
 def _notion(entry: Mapping[str, Any]) -> str:
@@ -173,6 +177,17 @@ def _others(guarantee: Guarantee) -> str:
         told.append("RDP " + ", ".join(points).replace(" at ", " at order ", 1))
     given = _notion(guarantee.mechanisms[0]) if guarantee.mechanisms else ""
     return "; ".join(text for text in told if text != given)
+
+
+def _fitted(fit: Mapping[str, Any]) -> str:
+    """A μ with its slack and its regret: none of them says anything without the others."""
+    mu, slack, regret = fit["mu"], fit["slack"], fit["regret"]
+    if not isinstance(mu, (int, float)) or not math.isfinite(mu):
+        return f"no μ-GDP is known up to slack {written(slack)}"
+    stated = f"{rounded_up(mu)}-GDP " + (f"up to slack {written(slack)}" if slack else "without slack")
+    regret = "regret is not known" if regret is None else f"regret ≤ {rounded_up(regret, 3)}"
+    at = "" if fit["epsilon"] is None else f" (binding at ε = {fit['epsilon']:.4g})"
+    return f"{stated}{at}; {regret}" + ("" if fit["guarantee"] == "certified" else f" ({fit['guarantee']})")
 
 
 def _attacker(guarantee: Guarantee, *, all_rates: bool) -> str:

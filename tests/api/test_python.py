@@ -203,3 +203,11 @@ def test_examples_in_docstrings_hold() -> None:
     for module in (dpcalc, functions):
         assert doctest.testmod(module).failed == 0
         assert doctest.testmod(module).attempted > 0
+
+
+def test_slack_fits_one_mu() -> None:
+    fitted = dpcalc.compose(dpcalc.Laplace(epsilon=0.3, count=20), delta=1e-5, slack=1e-5).details["fitted"]
+    assert fitted["slack"] == 1e-5
+    assert 1.2 < fitted["mu"] < 1.3 < dpcalc.compose(dpcalc.Laplace(epsilon=0.3, count=20), delta=1e-5).mu
+    with pytest.raises(dpcalc.InputError, match="slack"):
+        dpcalc.compose(dpcalc.Gaussian(sigma=2, sensitivity=1), delta=1e-5, slack=1.5)

@@ -18,6 +18,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dpcalc.conversions import gdp_epsilon
+
 Run = Callable[..., Any]
 
 GAUSSIAN = "gaussian,noise_multiplier=2"
@@ -61,6 +63,25 @@ def test_shares_of_gaussians_are_those_of_their_squared_mu(dpcalc: Run) -> None:
     assert shares == pytest.approx([0.75 / 1.75, 1 / 1.75])
     alone = dpcalc("compose", "-m", second, "--delta", "1e-5", "-f", "json").json
     assert result["details"]["mechanisms"][1]["epsilon"] == pytest.approx(alone["epsilon"], rel=1e-9)
+
+
+def test_a_long_list_is_broken_down_in_one_go(dpcalc: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes are asked as a whole; own ε are above the closed form of a Gaussian that is sampled always."""
+
+    def never(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("dpcalc.pairs.gaussian.SampledGaussian.two_sided_rdp", never)
+    noises = [3 + k / 7 for k in range(17)]
+    entries = [f"gaussian,noise_multiplier={noise!r},sampling=poisson,rate=0.999999" for noise in noises]
+    listed = [word for entry in (*entries, entries[0]) for word in ("-m", entry)]
+    costs = dpcalc("compose", *listed, "--delta", "1e-5", "-f", "json").json["details"]["mechanisms"]
+    assert costs[0] == costs[-1]
+    squares = [noise**-2 for noise in (*noises, noises[0])]
+    assert [cost["share"] for cost in costs] == pytest.approx([square / sum(squares) for square in squares], rel=1e-4)
+    for noise, cost in zip(noises, costs, strict=False):
+        exact = gdp_epsilon(1 / noise, 1e-5)
+        assert exact * (1 - 1e-4) <= cost["epsilon"] <= 1.5 * exact
 
 
 def test_a_budget_in_the_spec_has_the_effect_of_the_option(dpcalc: Run, tmp_path: Path) -> None:
@@ -181,7 +202,11 @@ def test_specs_that_state_different_deltas_need_the_option(dpcalc: Run, tmp_path
     paths = [tmp_path / "one.yaml", tmp_path / "two.yaml"]
     for path, delta in zip(paths, ("1e-5", "1e-6"), strict=True):
         path.write_text(f"delta: {delta}\nmechanisms: [{{type: gaussian, noise_multiplier: 2}}]\n")
-    assert "different deltas" in dpcalc("compose", *paths).err
+    outcome = dpcalc("compose", *paths)
+    assert "different deltas" in outcome.err
+    _, flag, told = outcome.err.rpartition("--delta")
+    for command in ("compose", "report"):
+        assert dpcalc(command, *paths, flag, told.strip()).code == 0
     assert dpcalc("compose", *paths, "--delta", "1e-5").code == 0
 
 
@@ -383,3 +408,30 @@ def test_several_files_have_a_subtotal_each(dpcalc: Run, tmp_path: Path) -> None
     shown = dpcalc("compose", tmp_path / "one.yaml", tmp_path / "two.yaml").out
     assert re.search(r"one\.yaml +1 +1\.994", shown)  # published ε of ½-GDP and of 1-GDP at δ = 1e-5
     assert re.search(r"two\.yaml +1 +4\.378", shown)
+
+
+def test_slack_gives_one_mu_with_its_regret_and_changes_nothing_else(dpcalc: Run) -> None:
+    """Exactly 0.7532658 at slack 1e-6, and a regret of 0.0325 (contour integrals)."""
+    asked = ("compose", "-m", "gaussian,noise_multiplier=0.8,sampling=poisson,rate=0.01,count=1000", "--delta", "1e-5")
+    shown = dpcalc(*asked, "--slack", "1e-6")
+    assert re.search(r"fitted +0\.753\d-GDP up to slack 1e-6 \(binding at ε = 3\.4\d+\); regret ≤ 0\.032\d", shown.out)
+    plain = dpcalc(*asked, "-f", "json", "--max-mu", "1")
+    fitted = dpcalc(*asked, "-f", "json", "--max-mu", "1", "--slack", "1e-6")
+    assert plain.code == fitted.code == 1  # the limit is on μ without slack, 39.5
+    whole = fitted.json
+    told = whole["details"].pop("fitted")
+    assert whole == plain.json
+    assert 0.7532657 <= told["mu"] <= 0.7535
+    assert (told["slack"], told["guarantee"]) == (1e-6, "certified")
+    assert told["directions"]["add"]["mu"] < told["directions"]["remove"]["mu"] == told["mu"]
+
+
+def test_slack_that_nothing_fits(dpcalc: Run) -> None:
+    asked = ("compose", "-m", "dp,epsilon=1,delta=1e-3", "--delta", "1e-2", "--slack", "1e-5")
+    assert "no μ-GDP is known up to slack 1e-5" in dpcalc(*asked).out
+    assert dpcalc(*asked, "-f", "json").json["details"]["fitted"]["mu"] == "inf"
+    refused = dpcalc("compose", "-m", GAUSSIAN, "--delta", "1e-5", "--slack", "1e-5", "--accountant", "rdp")
+    assert refused.code == 2
+    assert "--slack: needs the loss distributions" in refused.err
+    weaker = ("compose", "-m", "laplace,epsilon=0.3,count=9,guarantee=numerical", "--delta", "1e-5", "--slack", "1e-4")
+    assert "(numerical)" in dpcalc(*weaker).out

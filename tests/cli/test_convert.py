@@ -184,7 +184,7 @@ def test_result_feeds_back_to_compose(dpcalc, tmp_path, source) -> None:
     [
         (("--dp", "7"), "ε = 7 without any δ, exactly (7-DP)"),
         (("--dp", "7", "--delta", "0"), "ε = 7 without any δ, exactly (7-DP)"),
-        (("--dp", "7,1e-6"), "ε = 7 at δ = 1e-6, exactly ((7, 1e-6)-DP)"),
+        (("--dp", "7,1e-6"), "ε = 7 at δ = 1e-6, exactly, from (7, 1e-6)-DP"),
     ],
 )
 def test_a_declared_epsilon_is_told_at_its_own_delta(dpcalc, arguments, line) -> None:

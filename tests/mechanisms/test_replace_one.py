@@ -225,3 +225,20 @@ def test_two_links_of_pure_dp_are_geometric_noise_moved_by_two(epsilon):
         best = max(a - math.exp(at) * g(g(a)) for a in np.linspace(0, 1, 4001))
         assert delta(pair, at) == pytest.approx(best, abs=3e-4)
         assert delta(pair, at) >= best - 1e-15
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "rate"), [(4.5, 1, 2.3e-5), (24.0, 2, 1.1e-12), (0.4, 3, 0.31), (3.0, 1, 1e-17)]
+)
+def test_the_largest_loss_of_a_turned_record_is_not_rounded_away(scale: float, shift: int, rate: float) -> None:
+    """Of discrete and continuous noise, and of a removal: at tiny rates the ratios of masses are 1 in doubles."""
+    with mpmath.workdps(40):
+        q, epsilon = mpmath.mpf(rate), mpmath.mpf(shift) / mpmath.mpf(scale)
+        top, bottom = (1 + q * mpmath.expm1(side * epsilon) for side in (1, -1))
+        for base in (
+            DiscreteLaplace(scale=scale, sensitivity=shift),
+            Laplace(scale=scale, sensitivity=float(shift)),
+        ):
+            for adjacency, exact in (("replace-one", mpmath.log(top / bottom)), ("add-remove", mpmath.log(top))):
+                found = PoissonSampled(base=base, sampling_rate=rate, adjacency=adjacency).pure_epsilon()
+                assert exact <= found <= exact * (1 + mpmath.mpf("1e-13"))

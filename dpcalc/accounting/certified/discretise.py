@@ -228,13 +228,16 @@ def _split(
         eta = np.where((mean > 0) & (b > 0), eta * (q * mean / (1 - q + q * mean)), 0.0)
         # A cell's edges are logarithms of its points, which are rounded.
         logarithm = np.abs(np.log(np.where(high > 0, high, 1.0)))
-        eta += np.where(high > 1, _POINTS * UNIT * logarithm * (q * high / (1 - q + q * high)), 0.0)
+        slips = np.where(high > 1, logarithm * (q * high / (1 - q + q * high)), 0.0)
     far = np.maximum(np.abs(edges[:-1]), np.abs(edges[1:]))
+    slips = _POINTS * UNIT * (1 + far + slips)
     share = np.minimum(mean - low, high - mean) / gap
-    eta = eta + _POINTS * UNIT * far
+    eta = eta + slips
     needed = np.where(share > _LEAST_SHARE, eta / np.maximum(share, _LEAST_SHARE), np.inf)
     needed = np.where(alone, eta, needed)
     common_rho, common_eta = (_common(values, b * (1 + mean)) for values in (rho, needed))
+    # Weights do not reach above a cell's last point, where it ends if that is rounded down.
+    common_eta = np.maximum(common_eta, np.max(slips, axis=-1, where=b + cells.q_error > 0, initial=0.0)[:, None])
     further = np.maximum(np.abs(low), high)
     points = _POINTS * UNIT * (1 + far + logarithm) * b * (further + 1 / q) / gap
     more = cells.q_error + (p_error + cells.q_error * further) / gap + points
