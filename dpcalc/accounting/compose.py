@@ -16,7 +16,6 @@ from dpcalc.accounting.closed_forms import (
     is_exactly_gaussian,
     is_zero,
 )
-from dpcalc.accounting.clt import approximate_mu
 from dpcalc.accounting.guarantees import guarantee_of
 from dpcalc.accounting.question import Answer, Question
 from dpcalc.accounting.renyi import by_rdp
@@ -56,6 +55,11 @@ def compose(
 def upper_epsilon(parts: Parts, delta: float, tolerance: float = 1e-3) -> float:
     """The ε that `compose` certifies at δ, without the other fields."""
     return answer_of(group(parts), Question(delta, None, tolerance), "auto").upper
+
+
+def upper_delta(parts: Parts, epsilon: float, tolerance: float = 1e-3) -> float:
+    """The δ that `compose` certifies at ε, without the other fields."""
+    return answer_of(group(parts), Question(None, epsilon, tolerance), "auto").upper
 
 
 def estimated_epsilon(parts: Parts, delta: float) -> float:
@@ -98,15 +102,17 @@ def answer_of(parts: Parts, question: Question, accountant: Accountant = "auto")
     if accountant == "pld":
         return _by_laws(parts, question)
     if accountant == "clt":
+        from dpcalc.accounting.clt import approximate_mu
+
         return Answer("clt", gdp_value(approximate_mu(parts), question), None, None, "approximate")
     return _best(parts, question)
 
 
-def _by_laws(parts: Parts, question: Question) -> Answer:
+def _by_laws(parts: Parts, question: Question, known: float = math.inf) -> Answer:
     """What the engines say, which are imported where they are needed: Gaussians and pure ε start without them."""
     from dpcalc.accounting.engines import by_laws
 
-    return by_laws(parts, question)
+    return by_laws(parts, question, known=known)
 
 
 def _best(parts: Parts, question: Question) -> Answer:
@@ -121,7 +127,7 @@ def _best(parts: Parts, question: Question) -> Answer:
     candidates = [basic]
     lower, estimate, stopped = None, None, None
     try:
-        found = _by_laws(parts, question)
+        found = _by_laws(parts, question, basic.upper)
         candidates.insert(0, found)
         lower, estimate, stopped = found.lower, found.estimate, found.stopped
     except (ArithmeticError, ValueError, CertificationError) as failure:

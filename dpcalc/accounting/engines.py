@@ -8,6 +8,7 @@ large losses, and single steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from dpcalc.accounting.steering.needs import Runs, need_of, only_bounded, sharpe
 from dpcalc.accounting.steering.pilot import sketch
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.pairs.base import Pair
+from dpcalc.rounding import accumulated
 
 Parts = Sequence[tuple[Mechanism, int]]
 Composition = tuple[tuple[tuple[Pair, int], ...], tuple[Direction, ...]]
@@ -34,10 +36,11 @@ _BOUNDS, _FINER, _COMPOSING = 0.7, 0.3, 0.45  # of the tolerance: for such bound
 ENGINES: Mapping[str, Engine] = {"transform": by_transform.interval, "convex-order": convex_order.interval}
 
 
-def by_laws(parts: Parts, question: Question, direction: Direction | None = None) -> Answer:
+def by_laws(parts: Parts, question: Question, direction: Direction | None = None, *, known: float = math.inf) -> Answer:
     """The interval of dominating pairs from above and of attained ones from below, by the best engine.
 
-    It is that of the worse direction, or of the one asked for.
+    It is that of the worse direction, or of the one asked for. No sharper bounds of pairs are tried where an upper
+    bound that is `known` already needs no better one.
     """
     above = [run for mechanism, count in parts for run in mechanism.runs(count)]
     asked = {"delta": question.delta, "epsilon": question.epsilon}
@@ -53,7 +56,7 @@ def by_laws(parts: Parts, question: Question, direction: Direction | None = None
         before, best = best, found if best is None or found.upper < best.upper else best
         if found.lower is not None:
             best = replace(best, lower=max(best.lower or 0.0, found.lower))
-        if question.is_met(best.lower, best.upper) or not below or best.upper == 0:
+        if question.is_met(best.lower, min(best.upper, known)) or not below or best.upper == 0:
             break
         if before is not None and _width(best) > max(_STUCK * _width(before), _WIDE * best.upper):
             break
@@ -98,6 +101,8 @@ def rough_epsilon(parts: Parts, delta: float) -> float:
 
 def _interval(composition: Composition, question: Question) -> Interval:
     """The intersection of what the engines say; later ones are asked only if it is not narrow enough yet."""
+    if question.delta is not None and _surely_infinite(composition) > question.delta:
+        return Interval(math.inf, math.inf, {})
     best: Interval | None = None
     failure: ArithmeticError | None = None
     for engine in ENGINES.values():
@@ -114,6 +119,19 @@ def _interval(composition: Composition, question: Question) -> Interval:
         assert failure is not None
         raise failure
     return best
+
+
+def _surely_infinite(composition: Composition) -> float:
+    """What δ is at least at every ε: the probability that some step of a direction reveals everything, from below."""
+    pairs, directions = composition
+    masses = [pair.surely_infinite() for pair, _ in pairs]
+    found = []
+    for side in (0 if direction == "remove" else 1 for direction in directions):
+        if any(mass[side] >= 1 for mass in masses):
+            return 1.0
+        total = sum(-count * math.log1p(-mass[side]) for mass, (_, count) in zip(masses, pairs, strict=True))
+        found.append(-math.expm1(-total) * (1 - accumulated(len(pairs) + 16)))
+    return max(found)
 
 
 def _compositions(parts: Sequence[tuple[tuple[Pair, Pair], int]]) -> tuple[Composition, ...]:

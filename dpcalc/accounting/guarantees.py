@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from dpcalc.accounting.closed_forms import composed_mu, is_exactly_gaussian
-from dpcalc.accounting.clt import approximate_mu
 from dpcalc.accounting.question import TOLERANCE, Answer, Question
 from dpcalc.accounting.renyi import composed_rdp, composed_rho
 from dpcalc.conversions.gaussian import THEOREM as GDP_THEOREM
@@ -33,6 +32,8 @@ def guarantee_of(parts: Parts, question: Question, answer: Answer) -> Guarantee:
     mu, mu_kind, remarks = _mu(parts)
     warnings: tuple[str, ...] = ()
     if answer.accountant == "clt":
+        from dpcalc.accounting.clt import approximate_mu
+
         mu, mu_kind, remarks = approximate_mu(parts), "approximate", []
         warnings = ("the central limit theorem is no bound",)
     if answer.stopped:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
@@ -12,6 +13,7 @@ from dpcalc.render import render
 from dpcalc.report import verdict_line
 from dpcalc.terminal import streams
 
+_AT_SLASHES = re.compile(r"[^/]*/|[^/]+")
 _STYLES = {"over": "bold red", "unproved": "bold yellow", "within": "bold green"}
 
 
@@ -44,12 +46,19 @@ def tell_beside(result: Result, *, verdicts: bool) -> None:
 
 
 def wrapped(line: str, *, first: str = "", further: str = "  ") -> str:
-    """A line for standard error: wrapped by words on a terminal, whole elsewhere."""
+    """A line for standard error: wrapped on a terminal, whole elsewhere."""
     if not _is_terminal(sys.stderr):
         return first + line
-    lines = textwrap.TextWrapper(_columns(), initial_indent=first, subsequent_indent=further)
-    lines.break_long_words = lines.break_on_hyphens = False
-    return lines.fill(line)
+    return _Wrapper(_columns(), initial_indent=first, subsequent_indent=further, break_on_hyphens=False).fill(line)
+
+
+class _Wrapper(textwrap.TextWrapper):
+    """Breaks by words, and a word that is wider than a line after its slashes: most often it is a path."""
+
+    def _split(self, text: str) -> list[str]:
+        room = self.width - max(len(self.initial_indent), len(self.subsequent_indent))
+        words: list[str] = super()._split(text)
+        return [part for word in words for part in (_AT_SLASHES.findall(word) if len(word) > room else [word])]
 
 
 def _is_terminal(stream: object) -> bool:

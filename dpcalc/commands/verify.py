@@ -84,7 +84,7 @@ def _read(name: str) -> dict[str, Any]:
 
 def _check_form(document: dict[str, Any], text: str, name: str) -> None:
     """Raise at a field that is not what such a field may be; whether it is true is what the referee tells."""
-    from dpcalc.spec.results import stated_number
+    from dpcalc.spec.claim import stated_number
     from dpcalc.spec.specification import Document, read_adjacency, read_entries_of
     from dpcalc.spec.text import parse
 

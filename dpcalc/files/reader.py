@@ -203,7 +203,10 @@ def _is_kept(path: str) -> bool:
 
 
 class Unpacked(io.RawIOBase):
-    """What a decompressing stream gives, up to `limit` bytes or a hundred times the size of its file."""
+    """What a decompressing stream gives, up to `limit` bytes or a hundred times the size of its file.
+
+    Whoever keeps more of it than a piece at a time has to check what that takes.
+    """
 
     def __init__(self, stream: BinaryIO, path: Path, *, name: str, limit: int) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpcalc import conversions
 from dpcalc.errors import IncompatibleError
@@ -16,16 +16,6 @@ from dpcalc.guarantee import Adjacency
 if TYPE_CHECKING:
     from dpcalc.arrays import Floats
     from dpcalc.pairs.base import Pair
-
-
-class Keys(Protocol):
-    """The keys of an entry of a spec, as a mechanism reads them: numbers within the ranges of their names."""
-
-    def has(self, key: str) -> bool: ...
-
-    def number(self, key: str, default: float | None = None) -> float: ...
-
-    def positive(self, key: str) -> float: ...
 
 
 class Mechanism(ABC):
@@ -68,23 +58,25 @@ class Mechanism(ABC):
         return bound if epsilon is None else np.minimum(bound, conversions.pure_dp_rdp(epsilon, orders))
 
     @classmethod
-    def summed_rdp(cls, parts: Sequence[tuple[Mechanism, int]], orders: Floats) -> Floats:
-        """Σ count·rdp over mechanisms of this class: pairs of one class that serve both directions in one go."""
+    def rdps(cls, mechanisms: Sequence[Mechanism], orders: Floats) -> Floats:
+        """`rdp` of some mechanisms of this class, one row for each: pairs that serve both directions in one go."""
         import numpy as np
 
-        total = np.zeros(len(orders))
-        kinds: dict[type[Pair], list[tuple[Mechanism, int]]] = {}
-        for mechanism, count in parts:
+        if cls.rdp is not Mechanism.rdp:  # a curve of its own, for which no pair need be made
+            return np.stack([mechanism.rdp(orders) for mechanism in mechanisms])
+        rows = np.empty((len(mechanisms), len(orders)))
+        kinds: dict[type[Pair], list[tuple[int, Pair]]] = {}
+        for row, mechanism in enumerate(mechanisms):
             remove, add = mechanism.pairs()
-            if cls.rdp is Mechanism.rdp and add == remove.reversed():
-                kinds.setdefault(type(remove), []).append((mechanism, count))
+            if add == remove.reversed():
+                kinds.setdefault(type(remove), []).append((row, remove))
             else:
-                total += count * mechanism.rdp(orders)
+                rows[row] = mechanism.rdp(orders)
         for kind, members in kinds.items():
-            bounds = kind.two_sided_rdps([mechanism.pairs()[0] for mechanism, _ in members], orders)
-            for (mechanism, count), bound in zip(members, bounds, strict=True):
-                total += count * mechanism._least_rdp(bound, orders)
-        return total
+            bounds = kind.two_sided_rdps([pair for _, pair in members], orders)
+            for (row, _), bound in zip(members, bounds, strict=True):
+                rows[row] = mechanisms[row]._least_rdp(bound, orders)
+        return rows
 
     @abstractmethod
     def pairs(self) -> tuple[Pair, Pair]:

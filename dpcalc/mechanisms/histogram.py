@@ -63,7 +63,11 @@ class Histogram(Mechanism):
         """What dominates all cells at once, for a sampler: exact for one, by zCDP for several."""
         if self.cells == 1:
             return self.cell.pairs()
-        return DeclaredZCDP(rho=self.zcdp(), adjacency=self.adjacency).pairs()
+        return self._together.pairs()
+
+    @cached_property
+    def _together(self) -> DeclaredZCDP:
+        return DeclaredZCDP(rho=self.zcdp(), adjacency=self.adjacency)
 
     def attained_pairs(self) -> tuple[Pair, Pair] | None:
         """Those of data that move one cell."""

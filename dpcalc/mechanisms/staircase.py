@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpcalc.guarantee import Adjacency
-from dpcalc.mechanisms.base import Keys, Mechanism
+from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.declared import ReplacedDP
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive, expect_proportion
 from dpcalc.pairs.base import Pair
@@ -27,8 +27,6 @@ class Staircase(Mechanism):
     """
 
     type: ClassVar[str] = "staircase"
-    keys: ClassVar[tuple[str, ...]] = ("epsilon", "gamma")
-    examples: ClassVar[tuple[str, ...]] = ("epsilon=0.5", "epsilon=2,gamma=0.3")
 
     epsilon: float
     gamma: float | None = None
@@ -40,12 +38,6 @@ class Staircase(Mechanism):
         if self.gamma is None:
             object.__setattr__(self, "gamma", math.exp(-self.epsilon / 2) / (1 + math.exp(-self.epsilon / 2)))
         expect_proportion("gamma", self._stair)
-
-    @classmethod
-    def read(cls, entry: Keys, adjacency: Adjacency) -> Staircase:
-        """As a spec writes it."""
-        gamma = entry.number("gamma") if entry.has("gamma") else None
-        return cls(epsilon=entry.positive("epsilon"), gamma=gamma, adjacency=adjacency)
 
     @property
     def _stair(self) -> float:

@@ -149,7 +149,9 @@ def _origin(guarantee: Guarantee) -> str:
     """The notion that an answer comes from, and whether nothing is lost on the way."""
     if guarantee.question is None or len(guarantee.mechanisms) != 1:
         return ""
-    return f"{', exactly' if is_exact(guarantee) else ''} ({_notion(guarantee.mechanisms[0])})"
+    notion = _notion(guarantee.mechanisms[0])
+    bracketed = f", from {notion}" if notion.startswith("(") else f" ({notion})"
+    return f"{', exactly' if is_exact(guarantee) else ''}{bracketed}"
 
 
 def _notion(entry: Mapping[str, Any]) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from dpcalc.accounting.closed_forms import sum_up
 from dpcalc.accounting.compose import Accountant, compose
+from dpcalc.accounting.renyi import all_rdps
 from dpcalc.conversions import rdp_epsilons
 from dpcalc.errors import InputError
 from dpcalc.guarantee import DEFAULT_ORDERS, Adjacency, Guarantee
@@ -60,9 +62,9 @@ def _pure(parts: tuple[Part, ...], question: Question) -> Guarantee:
     if question.accountant == "clt":
         raise InputError("the central limit theorem says nothing without a δ", where="accountant")
     largest = [mechanism.pure_epsilon() for mechanism, _ in parts]
-    losses = [count * loss for loss, (_, count) in zip(largest, parts, strict=True) if loss is not None]
+    losses = [(loss, count) for loss, (_, count) in zip(largest, parts, strict=True) if loss is not None]
     finite = len(losses) == len(parts)
-    epsilon = math.fsum(losses) if finite else math.inf
+    epsilon = sum_up(losses) if finite else math.inf
     others = compose(parts, epsilon=epsilon if finite else 0.0, tolerance=question.tolerance)
     attained = all(mechanism.attained_pairs() == mechanism.pairs() for mechanism, _ in parts)
     return replace(
@@ -167,15 +169,15 @@ def _costs(entries: Sequence[Entry], guarantee: Guarantee, question: Question) -
     # RDP at the order that decides the total, where the shares are read off, and above it, where one entry's ε is.
     deciding = _deciding_order(guarantee, delta)
     orders = deciding * np.array([1.0, 2.0, 6.0])
-    curves = {part: part[1] * part[0].rdp(orders) for part in {(entry.mechanism, entry.count) for entry in entries}}
-    tight = len(curves) <= _TIGHT_ENTRIES
-    alone = replace(question, delta=delta, epsilon=None)
-    own: dict[Part, float | None] = {
-        part: alone.ask([part]).epsilon if tight else float(rdp_epsilons(orders, curve, delta).min())
-        for part, curve in curves.items()
-    }
-    epsilons = [own[entry.mechanism, entry.count] for entry in entries]
-    shares = _shares([float(curves[entry.mechanism, entry.count][0]) for entry in entries], epsilons)
+    parts = list(dict.fromkeys((entry.mechanism, entry.count) for entry in entries))
+    rdps = np.array([[float(count)] for _, count in parts]) * all_rdps([mechanism for mechanism, _ in parts], orders)
+    own: Iterable[float | None] = rdp_epsilons(orders, rdps, delta).min(axis=1).tolist()
+    if len(parts) <= _TIGHT_ENTRIES:
+        alone = replace(question, delta=delta, epsilon=None)
+        own = [alone.ask([part]).epsilon for part in parts]
+    known = dict(zip(parts, zip(own, rdps[:, 0].tolist(), strict=True), strict=True))
+    epsilons, amounts = zip(*(known[entry.mechanism, entry.count] for entry in entries), strict=True)
+    shares = _shares(amounts, epsilons)
     return tuple(Cost(*cost) for cost in zip(entries, epsilons, shares, strict=True))
 
 
@@ -193,7 +195,7 @@ def _deciding_order(guarantee: Guarantee, delta: float) -> float:
     return float(orders[int(np.argmin(rdp_epsilons(orders, epsilons, delta)))])
 
 
-def _shares(rdps: list[float], epsilons: list[float | None]) -> list[float | None]:
+def _shares(rdps: Sequence[float], epsilons: Sequence[float | None]) -> list[float | None]:
     """How much of the loss each entry makes up; the shares sum to one.
 
     RDP adds, so a share is the entry's part of the sum. Where some entry has no finite RDP (a δ of its own), the

@@ -7,38 +7,22 @@ mechanisms, adjacency and assumptions go into what is asked now; a number that t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.evidence import STATUSES, Status, weakest_status
 from dpcalc.guarantee import Adjacency, Budget, Guarantee
-from dpcalc.numbers import NON_NEGATIVE, PROBABILITY_OR_ZERO, RENYI_ORDER, Range
-from dpcalc.report import SCHEMA, plain, rounded_up, written
-from dpcalc.spec.fields import Field, read_number
-from dpcalc.spec.node import MISSING_WORDS, Node
+from dpcalc.numbers import NON_NEGATIVE, RENYI_ORDER, Range
+from dpcalc.report import plain, rounded_up, written
+from dpcalc.spec.claim import Claim, stated_number
+from dpcalc.spec.node import Node
 from dpcalc.spec.specification import Document, read_adjacency, read_entries_of
 from dpcalc.version import __version__
 
 if TYPE_CHECKING:
     from dpcalc.spec.entries import Entry
-
-# Every command whose result can be composed, with what its details must have to be its own.
-_DETAILS: Mapping[str, str] = {
-    "compose": "mechanisms",
-    "calibrate": "solution",
-    "convert": "advantage",
-    "filter": "request",
-    "sgd-bound": "request",
-    "exp-mech": "request",
-    "train": "request",
-    "queries": "request",
-    "report": "mechanisms",
-    "ledger init": "budget",
-    "ledger spend": "budget",
-    "ledger status": "budget",
-}
 
 # Commands whose mechanisms follow from their details: a function from those, as plain data, to the guarantee.
 _FROM_DETAILS: Mapping[str, str] = {
@@ -64,7 +48,7 @@ _LIMITS = ("max_epsilon", "max_delta", "max_mu", "max_rho", "max_advantage")
 
 def read_result(root: Node) -> Document:
     """The JSON of a dpcalc command as a spec: what it lists, once its claims have been checked."""
-    claim = _Claim.read(root)
+    claim = Claim.read(root)
     asked = claim.question()
     document = Document(
         entries=read_entries_of(root, called=None if claim.command == "convert" else claim.command),
@@ -83,76 +67,7 @@ def read_result(root: Node) -> Document:
     return replace(document, assumptions=tuple(dict.fromkeys((*document.assumptions, *recomputed.assumptions))))
 
 
-@dataclass(frozen=True)
-class _Claim:
-    """What a result says, as nodes that know where they stand."""
-
-    root: Node
-    values: Mapping[str, Node]
-    command: str
-    status: Status
-
-    @classmethod
-    def read(cls, root: Node) -> _Claim:
-        """The fields every result has; one that is missing is an error that names it."""
-        values = root.mapping("a result")
-        for key in ("schema", "command", "guarantee", "adjacency", "mechanisms"):
-            if key not in values:
-                root.fail(f"{key} is missing from the result")
-        values["schema"].word((SCHEMA,))
-        command = values["command"].word(_DETAILS)
-        return cls(root, values, command, cast(Status, values["guarantee"].word(STATUSES)))
-
-    def details(self) -> Mapping[str, Node]:
-        """The details, which must be those of this command."""
-        needed = _DETAILS[self.command]
-        found = self.values.get("details")
-        details = found.mapping("details") if found is not None else {}
-        if needed not in details:
-            self.root.fail(f"details.{needed} is missing, without which a {self.command} result cannot be recomputed")
-        return details
-
-    def number(self, key: str, allowed: Range = NON_NEGATIVE) -> float | None:
-        """The number of one of its fields."""
-        return stated_number(self.values.get(key), allowed)
-
-    def lines(self, key: str) -> tuple[str, ...]:
-        """A list of sentences."""
-        items = self.values[key].items("a list of sentences") if key in self.values else []
-        return tuple(item.text("a sentence") for item in items)
-
-    def question(self) -> dict[str, float]:
-        """What was asked: δ for ε, or ε for δ; results of the first edition asked for ε."""
-        asked = self.values.get("question")
-        if asked is not None and isinstance(asked.content, dict):
-            asked.only_keys(("delta", "epsilon"), "a question")
-            for key, node in asked.content.items():
-                value = stated_number(node, PROBABILITY_OR_ZERO if key == "delta" else NON_NEGATIVE)
-                if value is not None and self.number(key) != value:
-                    self._field(key).fail(f"expected {written(value)}, which the question asks at")
-            found = {key: stated_number(node, NON_NEGATIVE) for key, node in asked.content.items()}
-            return {key: value for key, value in found.items() if value is not None}
-        delta = self.number("delta", PROBABILITY_OR_ZERO)
-        return {} if not delta else {"delta": delta}
-
-    def _field(self, key: str) -> Node:
-        return self.values.get(key, replace(self.root, path=key))
-
-    def refuse(self, key: str, message: str) -> None:
-        """Stop at a field."""
-        self._field(key).fail(message)
-
-
-def stated_number(node: Node | None, allowed: Range) -> float | None:
-    """The number of a field; None where it is null or absent, infinity where it says so."""
-    if node is None or (node.plain and node.content in MISSING_WORDS):
-        return None
-    if node.content == "inf":
-        return float("inf")
-    return read_number(node, Field(allowed))
-
-
-def _budget(claim: _Claim) -> Budget:
+def _budget(claim: Claim) -> Budget:
     node = claim.values.get("budget")
     if node is None or not isinstance(node.content, dict):
         return Budget()
@@ -160,7 +75,7 @@ def _budget(claim: _Claim) -> Budget:
     return Budget(**{key: stated_number(value, NON_NEGATIVE) for key, value in node.content.items() if key in _LIMITS})
 
 
-def _recomputed(claim: _Claim, document: Document) -> Guarantee:
+def _recomputed(claim: Claim, document: Document) -> Guarantee:
     """The guarantee that the listed mechanisms give to the question that the result answers."""
     assert document.adjacency is not None
     entries = replace(document, status="certified").read(document.adjacency)
@@ -173,7 +88,7 @@ def _recomputed(claim: _Claim, document: Document) -> Guarantee:
     return _composed(claim, document, entries, str(accountant))
 
 
-def _composed(claim: _Claim, document: Document, entries: list[Entry], accountant: str) -> Guarantee:
+def _composed(claim: Claim, document: Document, entries: list[Entry], accountant: str) -> Guarantee:
     from dpcalc.accounting.compose import ACCOUNTANTS
     from dpcalc.spec.composition import Question, compose_entries
 
@@ -188,13 +103,13 @@ def _composed(claim: _Claim, document: Document, entries: list[Entry], accountan
     raise failure
 
 
-def _tolerance(claim: _Claim) -> float:
+def _tolerance(claim: Claim) -> float:
     node = claim.details().get("tolerance") if claim.command in _COMPOSED else None
     found = None if node is None else stated_number(node, Range(low=1e-6, high=1))
     return _DEFAULT_TOLERANCE if found is None else found
 
 
-def _from_details(claim: _Claim, document: Document) -> Guarantee:
+def _from_details(claim: Claim, document: Document) -> Guarantee:
     """The guarantee that the details lead to, whose mechanisms must be the listed ones."""
     module, _, name = _FROM_DETAILS[claim.command].partition(":")
     function: Callable[[Any], Guarantee] = getattr(import_module(module), name)
@@ -214,12 +129,12 @@ def _from_details(claim: _Claim, document: Document) -> Guarantee:
     return guarantee
 
 
-def _expect_status(claim: _Claim, implied: Status) -> None:
+def _expect_status(claim: Claim, implied: Status) -> None:
     if STATUSES.index(claim.status) < STATUSES.index(implied):
         claim.refuse("guarantee", f"says {claim.status}, but what it was computed from is {implied}")
 
 
-def _expect_adjacency(claim: _Claim, document: Document, proved: Adjacency) -> None:
+def _expect_adjacency(claim: Claim, document: Document, proved: Adjacency) -> None:
     if document.adjacency != proved:
         claim.refuse("adjacency", f"says {document.adjacency}, but what it was computed by holds under {proved}")
 
@@ -237,7 +152,7 @@ def _same_entry(node: Node, expected: Mapping[str, Any]) -> None:
             place.fail(f"says {found}, but its details lead to {wanted}")
 
 
-def _expect_details(claim: _Claim, entries: list[Entry]) -> None:
+def _expect_details(claim: Claim, entries: list[Entry]) -> None:
     """Stop where the details are not those of this command, or list other mechanisms."""
     details = claim.details()
     if claim.command not in ("compose", "report"):
@@ -254,7 +169,7 @@ def _expect_details(claim: _Claim, entries: list[Entry]) -> None:
             )
 
 
-def _compare(claim: _Claim, recomputed: Guarantee) -> None:
+def _compare(claim: Claim, recomputed: Guarantee) -> None:
     """Stop at the first number that says less than the recomputation, or that cannot have come from it."""
     asked = claim.question()
     if asked:
@@ -267,7 +182,7 @@ def _compare(claim: _Claim, recomputed: Guarantee) -> None:
     _compare_rdp(claim, recomputed)
 
 
-def _compare_answer(claim: _Claim, recomputed: Guarantee, key: str) -> None:
+def _compare_answer(claim: Claim, recomputed: Guarantee, key: str) -> None:
     stated, upper, lower = claim.number(key), recomputed.upper(key), recomputed.lower(key)
     if stated is None or upper is None:
         return
@@ -283,7 +198,7 @@ def _compare_answer(claim: _Claim, recomputed: Guarantee, key: str) -> None:
         claim.refuse(f"{key}_lower", f"says {written(stated_lower)}, above the {rounded_up(upper)} that holds")
 
 
-def _compare_rdp(claim: _Claim, recomputed: Guarantee) -> None:
+def _compare_rdp(claim: Claim, recomputed: Guarantee) -> None:
     known = dict(recomputed.rdp)
     points = claim.values["rdp"].items("a list") if "rdp" in claim.values else []
     for point in points:
@@ -294,7 +209,7 @@ def _compare_rdp(claim: _Claim, recomputed: Guarantee) -> None:
             point.fail(f"says {written(stated)}, less than the {rounded_up(known[order])} that its mechanisms give")
 
 
-def _same_version(claim: _Claim) -> bool:
+def _same_version(claim: Claim) -> bool:
     """Whether this program made the result, so that its numbers cannot be larger than they come out now either."""
     return "version" in claim.values and claim.values["version"].content == __version__
 

@@ -67,13 +67,12 @@ def listed_entries(guarantee: Guarantee) -> list[Entry]:
 
 def certified_curve(guarantee: Guarantee) -> Callable[[float], float]:
     """Certified δ at ε of the listed mechanisms."""
-    from dpcalc.spec.composition import Question, compose_entries
+    from dpcalc.accounting.compose import upper_delta
 
-    entries = listed_entries(guarantee)
+    parts = [(entry.mechanism, entry.count) for entry in listed_entries(guarantee)]
 
     def delta_at(epsilon: float) -> float:
-        found = compose_entries(entries, Question(epsilon=epsilon, tolerance=_TOLERANCE)).delta
-        return 1.0 if found is None else found
+        return upper_delta(parts, epsilon, _TOLERANCE)
 
     return delta_at
 

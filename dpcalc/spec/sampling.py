@@ -9,7 +9,6 @@ from fractions import Fraction
 
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
-from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
 from dpcalc.numbers import steps_of_epochs
 from dpcalc.spec.fields import Reader
 from dpcalc.spec.node import Node, one_of
@@ -107,6 +106,8 @@ class Sampling:
 
 
 def _poisson(build: Build, sampling: Sampling, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.sampled import PoissonSampled
+
     return PoissonSampled(base=build("add-remove"), sampling_rate=sampling.rate(), adjacency=adjacency)
 
 
@@ -128,14 +129,20 @@ def _truncated(build: Build, sampling: Sampling, adjacency: Adjacency) -> Mechan
 
 
 def _fixed_size(build: Build, sampling: Sampling, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.sampled import FixedSizeSampled
+
     return FixedSizeSampled(base=build(adjacency), sampling_rate=sampling.rate())
 
 
 def _cyclic(build: Build, _sampling: Sampling, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.sampled import OncePerEpoch
+
     return OncePerEpoch(base=build(adjacency))
 
 
 def _shuffled(build: Build, _sampling: Sampling, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.sampled import OncePerEpoch
+
     return OncePerEpoch(base=build(adjacency), shuffled=True)
 
 

@@ -134,7 +134,9 @@ def _agreed(field: str, stated: Sequence[float | None]) -> float | None:
     values = sorted({value for value in stated if value is not None})
     if len(values) > 1:
         shown = ", ".join(map(written, values))
-        raise InputError(f"the specs state different {field}s ({shown}); say which one is meant", where=field)
+        raise InputError(
+            f"the files state different {field}s ({shown}); add --{field} {written(values[-1])}", where=field
+        )
     return values[0] if values else None
 
 

@@ -1,4 +1,7 @@
-"""The types an entry may have. Each is one line of a registry: its keys, and the mechanism they describe."""
+"""The types an entry may have. Each is one line of a registry: its keys, and the mechanism they describe.
+
+Mechanisms are imported where an entry names them: a spec of one type starts without the others.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,6 @@ from dataclasses import dataclass
 
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
-from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
-from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
-from dpcalc.mechanisms.exponential import Exponential
-from dpcalc.mechanisms.gaussian import Gaussian
-from dpcalc.mechanisms.histogram import Histogram
-from dpcalc.mechanisms.laplace import Laplace
-from dpcalc.mechanisms.randomized_response import KaryRandomizedResponse, RandomizedResponse
-from dpcalc.mechanisms.staircase import Staircase
 from dpcalc.spec.fields import Reader
 
 
@@ -36,6 +31,8 @@ class EntryType:
 
 
 def _gaussian(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.gaussian import Gaussian
+
     if entry.form(("noise_multiplier",), ("sigma", "sensitivity")) == 0:
         multiplier = entry.number("noise_multiplier")
     else:
@@ -52,6 +49,8 @@ def _ratio(entry: Reader, key: str) -> float:
 
 
 def _laplace(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.laplace import Laplace
+
     if entry.form(("scale", "sensitivity"), ("epsilon",)) == 1:
         return Laplace(scale=1.0, sensitivity=entry.positive("epsilon"), adjacency=adjacency)
     _ratio(entry, "scale")
@@ -60,6 +59,8 @@ def _laplace(entry: Reader, adjacency: Adjacency) -> Mechanism:
 
 def _dp_sgd(entry: Reader, adjacency: Adjacency) -> Mechanism:
     """Noise relative to the clip norm: replacing a record moves a sum of clipped gradients by twice the clip."""
+    from dpcalc.mechanisms.gaussian import Gaussian
+
     run = Gaussian(noise_multiplier=entry.number("noise_multiplier"), adjacency="add-remove")
     return run if adjacency == "add-remove" else run.as_replace_one()
 
@@ -75,45 +76,70 @@ def _whole_sensitivity(entry: Reader) -> int:
 
 
 def _discrete_gaussian(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.discrete import DiscreteGaussian
+
     _ratio(entry, "sigma")
     return DiscreteGaussian(sigma=entry.number("sigma"), sensitivity=_whole_sensitivity(entry), adjacency=adjacency)
 
 
 def _histogram(entry: Reader, adjacency: Adjacency) -> Mechanism:
     """One record is in one cell; replaced by another it leaves that and enters one."""
+    from dpcalc.mechanisms.histogram import Histogram
+
     cells = entry.whole("cells", 1 if adjacency == "add-remove" else 2)
     sensitivity = _whole_sensitivity(entry) if entry.has("sensitivity") else 1
     return Histogram(sigma=entry.number("sigma"), cells=cells, sensitivity=sensitivity, adjacency=adjacency)
 
 
 def _discrete_laplace(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.discrete import DiscreteLaplace
+
     _ratio(entry, "scale")
     return DiscreteLaplace(scale=entry.number("scale"), sensitivity=_whole_sensitivity(entry), adjacency=adjacency)
 
 
 def _exponential(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.exponential import Exponential
+
     return Exponential(epsilon=entry.number("epsilon"), adjacency=adjacency)
 
 
 def _randomized_response(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.randomized_response import KaryRandomizedResponse, RandomizedResponse
+
     if entry.form(("epsilon",), ("p", "k")) == 0:
         return RandomizedResponse(epsilon=entry.number("epsilon"), adjacency=adjacency)
     return KaryRandomizedResponse(p=entry.number("p"), k=entry.whole("k"), adjacency=adjacency)
 
 
+def _staircase(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.staircase import Staircase
+
+    gamma = entry.number("gamma") if entry.has("gamma") else None
+    return Staircase(epsilon=entry.positive("epsilon"), gamma=gamma, adjacency=adjacency)
+
+
 def _dp(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.declared import DeclaredDP
+
     return DeclaredDP(epsilon=entry.number("epsilon"), delta=entry.number("delta", 0.0), adjacency=adjacency)
 
 
 def _gdp(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.declared import DeclaredGDP
+
     return DeclaredGDP(mu=entry.number("mu"), adjacency=adjacency)
 
 
 def _zcdp(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.declared import DeclaredZCDP
+
     return DeclaredZCDP(rho=entry.number("rho"), adjacency=adjacency)
 
 
 def _rdp(entry: Reader, adjacency: Adjacency) -> Mechanism:
+    from dpcalc.mechanisms.declared import DeclaredRDP
+
     orders, epsilons = entry.numbers("orders"), entry.numbers("epsilons")
     if len(orders) != len(epsilons):
         entry.values["epsilons"].fail(f"expected as many epsilons as orders ({len(orders)}), got {len(epsilons)}")
@@ -145,7 +171,7 @@ ENTRY_TYPES: Mapping[str, EntryType] = {
     "randomized-response": EntryType(
         ("epsilon", "p", "k"), _randomized_response, examples=("epsilon=0.5", "p=0.75,k=4")
     ),
-    "staircase": EntryType(Staircase.keys, Staircase.read, examples=Staircase.examples),
+    "staircase": EntryType(("epsilon", "gamma"), _staircase, examples=("epsilon=0.5", "epsilon=2,gamma=0.3")),
     "dp-sgd": EntryType(
         ("noise_multiplier", "epochs", "steps"),
         _dp_sgd,

@@ -22,8 +22,8 @@ _NPZ_KEYS = ("x_train", "y_train", "x_test", "y_test")
 _IDX_NAMES = ("train-images", "train-labels", "t10k-images", "t10k-labels")
 _UNSIGNED_BYTES = 0x08
 
-# A byte of a file becomes up to so many bytes of features; what is packed may be so many times smaller.
-_WIDENED, _PACKED = 8, 16
+# A byte of a file becomes up to so many bytes of features. What it is packed to earns it nothing: that may be tiny.
+_WIDENED = 8
 # A value of a table while it is read, and as a feature.
 _VALUE = 12
 
@@ -59,7 +59,7 @@ def _read_idx(path: Path, limit: int) -> NDArray[np.uint8]:
             raise InputError(f"expected {dimensions} dimensions, found {magic[3]}.", where=where)
         shape = struct.unpack(f">{dimensions}I", stream.read(4 * dimensions))
         wanted = math.prod(shape)
-        most = max(limit, _WIDENED * _PACKED * path.stat().st_size)
+        most = max(limit, _WIDENED * path.stat().st_size)
         check_size(_WIDENED * wanted, most, what="its data", where=where)
         content = _read_all(stream, wanted + 1)
         if len(content) != wanted:
@@ -78,7 +78,7 @@ def _read_all(stream: BinaryIO, most: int) -> bytes:
 
 def read_npz(path: Path, *, limit: int = LIMIT) -> list[NDArray[Any]]:
     """The arrays x_train, y_train, x_test, y_test of an archive; nothing in it is ever unpickled."""
-    most = max(limit // _WIDENED, _PACKED * path.stat().st_size)
+    most = max(limit // _WIDENED, path.stat().st_size)
     arrays = read_arrays(str(path), what="a readable .npz archive", wanted=_NPZ_KEYS, limit=most)
     return [arrays[key] for key in _NPZ_KEYS]
 

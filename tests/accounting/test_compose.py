@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcalc.accounting.compose import compose, upper_epsilon
+from dpcalc.accounting.steering import needs
 from dpcalc.errors import IncompatibleError, InputError
+from dpcalc.mechanisms.allocated import RandomlyAllocated
 from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
 from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from dpcalc.mechanisms.exponential import Exponential
@@ -17,6 +20,7 @@ from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+from dpcalc.mechanisms.staircase import Staircase
 
 
 def poisson(noise_multiplier, rate):
@@ -192,6 +196,34 @@ def test_declared_guarantees_mix_with_the_others():
 
 def test_a_delta_below_the_declared_ones_has_no_finite_epsilon():
     assert compose([(DeclaredDP(epsilon=0.1, delta=1e-6), 2)], delta=1e-6).epsilon == math.inf
+
+
+def test_what_surely_reveals_everything_is_answered_without_composing(monkeypatch):
+    """δ(ε) ≥ 1 - Π(1 - δ_i)^n_i at every ε, in exact arithmetic; above it there is something to compose."""
+    parts = [(DeclaredDP(epsilon=0.02 * k, delta=k * 2.0**-130), k) for k in range(1, 24)]
+    exact = float(1 - math.prod((1 - Fraction(part.delta)) ** count for part, count in parts))
+    sampled = [(PoissonSampled(base=part, sampling_rate=0.25), count) for part, count in parts]
+    monkeypatch.setattr("dpcalc.accounting.engines.ENGINES", {"none": never})
+    for mechanisms, failure in ((parts, exact), (sampled, exact / 4)):
+        below = compose(mechanisms, delta=failure * (1 - 1e-12))
+        assert (below.epsilon, below.epsilon_lower) == (math.inf, math.inf)
+        with pytest.raises(AssertionError):
+            compose(mechanisms, delta=failure * (1 + 1e-12))
+
+
+def never(*_):
+    raise AssertionError
+
+
+def test_no_sharper_bounds_are_tried_where_pure_epsilon_is_the_answer(monkeypatch):
+    """A staircase in one of 40 steps: some data reach nearly its ε at a tiny δ, which basic composition knows."""
+    tried = []
+    kept = needs.sharpened
+    monkeypatch.setattr("dpcalc.accounting.engines.sharpened", lambda *args: tried.append(1) or kept(*args))
+    guarantee = compose([(RandomlyAllocated(base=Staircase(epsilon=4.0), steps=40), 1)], delta=1e-13)
+    assert guarantee.epsilon == 4
+    assert guarantee.epsilon_lower >= 4 * (1 - 1e-3)
+    assert len(tried) == 2  # from above and from below, once
 
 
 def test_mixing_adjacencies_is_an_error():

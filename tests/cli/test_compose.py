@@ -18,6 +18,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dpcalc.conversions import gdp_epsilon
+
 Run = Callable[..., Any]
 
 GAUSSIAN = "gaussian,noise_multiplier=2"
@@ -61,6 +63,25 @@ def test_shares_of_gaussians_are_those_of_their_squared_mu(dpcalc: Run) -> None:
     assert shares == pytest.approx([0.75 / 1.75, 1 / 1.75])
     alone = dpcalc("compose", "-m", second, "--delta", "1e-5", "-f", "json").json
     assert result["details"]["mechanisms"][1]["epsilon"] == pytest.approx(alone["epsilon"], rel=1e-9)
+
+
+def test_a_long_list_is_broken_down_in_one_go(dpcalc: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes are asked as a whole; own ε are above the closed form of a Gaussian that is sampled always."""
+
+    def never(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("dpcalc.pairs.gaussian.SampledGaussian.two_sided_rdp", never)
+    noises = [3 + k / 7 for k in range(17)]
+    entries = [f"gaussian,noise_multiplier={noise!r},sampling=poisson,rate=0.999999" for noise in noises]
+    listed = [word for entry in (*entries, entries[0]) for word in ("-m", entry)]
+    costs = dpcalc("compose", *listed, "--delta", "1e-5", "-f", "json").json["details"]["mechanisms"]
+    assert costs[0] == costs[-1]
+    squares = [noise**-2 for noise in (*noises, noises[0])]
+    assert [cost["share"] for cost in costs] == pytest.approx([square / sum(squares) for square in squares], rel=1e-4)
+    for noise, cost in zip(noises, costs, strict=False):
+        exact = gdp_epsilon(1 / noise, 1e-5)
+        assert exact * (1 - 1e-4) <= cost["epsilon"] <= 1.5 * exact
 
 
 def test_a_budget_in_the_spec_has_the_effect_of_the_option(dpcalc: Run, tmp_path: Path) -> None:
@@ -181,7 +202,11 @@ def test_specs_that_state_different_deltas_need_the_option(dpcalc: Run, tmp_path
     paths = [tmp_path / "one.yaml", tmp_path / "two.yaml"]
     for path, delta in zip(paths, ("1e-5", "1e-6"), strict=True):
         path.write_text(f"delta: {delta}\nmechanisms: [{{type: gaussian, noise_multiplier: 2}}]\n")
-    assert "different deltas" in dpcalc("compose", *paths).err
+    outcome = dpcalc("compose", *paths)
+    assert "different deltas" in outcome.err
+    _, flag, told = outcome.err.rpartition("--delta")
+    for command in ("compose", "report"):
+        assert dpcalc(command, *paths, flag, told.strip()).code == 0
     assert dpcalc("compose", *paths, "--delta", "1e-5").code == 0
 
 

@@ -146,7 +146,7 @@ def test_every_number_grows_with_mu(dpcalc, mu: float, factor: float) -> None:
         (["--rdp", "2,0.1", "--rdp", "2,0.2"], ["--rdp", "each order once"]),
         (["--dp", "1,1"], ["--dp", "[0, 1)"]),
         (["--dp", "-1"], ["--dp", "-1"]),
-        (["--gdp", "1", "--delta", "1e-5", "--epsilon", "1"], ["--delta", "--epsilon", "both"]),
+        (["--gdp", "1", "--delta", "1e-5", "--epsilon", "1"], ["--delta", "both"]),
         (["--gdp", "1", "--group", "0"], ["--group", "0"]),
         (["--gdp", "1", "--group", "1.5"], ["--group", "whole"]),
         (["--gdp", "1", "--adjacency", "swap"], ["--adjacency", "swap"]),
@@ -184,7 +184,7 @@ def test_result_feeds_back_to_compose(dpcalc, tmp_path, source) -> None:
     [
         (("--dp", "7"), "ε = 7 without any δ, exactly (7-DP)"),
         (("--dp", "7", "--delta", "0"), "ε = 7 without any δ, exactly (7-DP)"),
-        (("--dp", "7,1e-6"), "ε = 7 at δ = 1e-6, exactly ((7, 1e-6)-DP)"),
+        (("--dp", "7,1e-6"), "ε = 7 at δ = 1e-6, exactly, from (7, 1e-6)-DP"),
     ],
 )
 def test_a_declared_epsilon_is_told_at_its_own_delta(dpcalc, arguments, line) -> None:

@@ -19,6 +19,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from dpcalc.report import rounded_up
+
 Run = Callable[..., Any]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -341,3 +343,20 @@ def test_errors_and_warnings_fit_the_terminal_too(expected: int, arguments: tupl
     if expected == 2:
         assert plain.startswith("dpcalc: ")
         assert all(line.startswith(" " * 8) for line in plain.splitlines()[1:] if line.strip())
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_no_path_makes_a_line_of_a_message_too_wide(width: int) -> None:
+    """On a terminal it is broken after its slashes, or anywhere if there are none; nothing of it is lost."""
+    for path in ("/".join(["some", "folder"] * 12) + "/spec.yaml", "x" * 150 + ".yaml"):
+        code, shown = on_a_terminal(("compose", path), width, errors=True)
+        lines = shown.splitlines()
+        assert code == 2
+        assert max(map(len, lines)) <= width
+        assert path in "".join(line.strip() for line in lines)
+
+
+def test_a_budget_that_pays_for_rounding_is_not_a_thousandth_larger() -> None:
+    assert rounded_up(1 + 5e-13) == "1.000000000001"
+    assert rounded_up(0.25 * (1 + 5e-13)) == "0.250000000001"
+    assert rounded_up(1.0004) == "1.001"

@@ -17,7 +17,9 @@ try:
 except SystemExit as done:
     assert not done.code, done.code
 heavy = [name for name in ("numpy", "scipy", "rich", "yaml") if name in sys.modules]
-print(json.dumps({"heavy": heavy, "threads": os.environ.get("OPENBLAS_NUM_THREADS")}), file=sys.stderr)
+mechanisms = sorted(name.split(".")[2] for name in sys.modules if name.startswith("dpcalc.mechanisms."))
+threads = os.environ.get("OPENBLAS_NUM_THREADS")
+print(json.dumps({"heavy": heavy, "mechanisms": mechanisms, "threads": threads}), file=sys.stderr)
 """
 
 
@@ -49,6 +51,13 @@ def test_single_numbers_are_converted_without_arrays(arguments: tuple[str, ...])
 
 def test_conversions_of_renyi_curves_need_no_scipy() -> None:
     assert run("convert", "--zcdp", "0.3", "--delta", "1e-6")[1]["heavy"] == ["numpy"]
+
+
+def test_only_mechanisms_that_an_entry_names_are_loaded() -> None:
+    plain = run("compose", "-m", "gaussian,noise_multiplier=5", "--delta", "1e-7")[1]
+    assert plain["mechanisms"] == ["base", "gaussian", "validation"]
+    sampled = run("compose", "-m", "laplace,scale=9,sensitivity=1,sampling=poisson,rate=0.03", "--delta", "1e-7")[1]
+    assert sampled["mechanisms"] == ["base", "laplace", "sampled", "validation"]
 
 
 def test_accounting_takes_one_thread_unless_somebody_says_otherwise() -> None:

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+from dpcalc.spec.composition import Question
 from dpcalc.spec.documents import read_document
 from dpcalc.spec.entries import Entry
 from dpcalc.spec.inline import parse_inline
@@ -199,3 +203,12 @@ def test_an_inline_entry_reads_like_one_in_a_file(text: str) -> None:
 def test_a_bad_inline_entry_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"^-m "):
         parse_inline(text)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "count"), [(4.3580404967067965, 12345), (0.1, 3), (0.7, 9), (2.340453085230556, 7)]
+)
+def test_pure_epsilon_adds_up_to_no_less(epsilon: float, count: int) -> None:
+    found = Question(delta=0.0).ask([(RandomizedResponse(epsilon=epsilon), count)]).epsilon
+    exact = Fraction(epsilon) * count
+    assert exact <= Fraction(found) <= exact * (1 + Fraction(1, 2**52))

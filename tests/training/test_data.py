@@ -9,6 +9,7 @@ import pytest
 
 from dpcalc.errors import InputError
 from dpcalc.training.data import load, synthetic
+from dpcalc.training.readers import read_idx_folder
 
 
 def _idx(array):
@@ -176,3 +177,18 @@ def test_short_records_keep_their_features():
 
 def test_the_synthetic_data_set_is_always_the_same():
     assert np.array_equal(synthetic(100, 10).x_train, synthetic(100, 10).x_train)
+
+
+def test_what_a_packed_file_unpacks_to_is_held_to_the_limit(tmp_path):
+    """However large the file is, what it takes is known only when it is unpacked; a plain one takes what it has."""
+    pixels = np.tile(np.random.default_rng(1).integers(0, 256, 5000, dtype=np.uint8), 16)
+    images = struct.pack(">BBBBIII", 0, 0, 8, 3, 200, 20, 20) + pixels.tobytes()
+    for zipped in (False, True):
+        folder = tmp_path / str(zipped)
+        folder.mkdir()
+        _write_folder(folder, zipped=zipped)
+        path = folder / f"train-images-idx3-ubyte{'.gz' if zipped else ''}"
+        path.write_bytes(gzip.compress(images) if zipped else images)
+    assert len(read_idx_folder(tmp_path / "False", limit=100_000)[0]) == 200
+    with pytest.raises(InputError, match="would take 640 kB, more than the 100 kB that it may; --read-limit"):
+        read_idx_folder(tmp_path / "True", limit=100_000)

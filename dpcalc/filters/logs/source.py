@@ -19,7 +19,7 @@ Format = Literal["npy", "npz", "csv", "jsonl", "parquet"]
 
 _OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 
-# What a filter keeps of a person, with a name, and of a step; and how much more than a log itself that may be.
+# What a filter keeps of a person, with a name, and of a step; and how much more than a log, unpacked, that may be.
 _PERSON, _STEP = 100, 32
 _FACTOR = 16
 
@@ -47,7 +47,8 @@ class Source:
         needed = _PERSON * people + _STEP * steps
         if needed > self.limit:
             what = f"a log of {people:,} individuals and {steps:,} steps"
-            check_size(needed, max(self.limit, _FACTOR * size_of(self.path)), what=what, where=self.name)
+            earned = 0 if self.compressed or self.format == "npz" else _FACTOR * size_of(self.path)
+            check_size(needed, max(self.limit, earned), what=what, where=self.name)
 
 
 @contextmanager
