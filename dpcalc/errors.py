@@ -45,7 +45,8 @@ class DpcalcError(Exception):
         if form is not None:
             return self.message[: form.end("found")], form["hint"]
         wrong, semicolon, hint = self.message.rpartition("; ")
-        return (wrong, hint) if semicolon else (hint, None)
+        whole = not semicolon or wrong.count("(") > wrong.count(")")  # a semicolon in brackets parts nothing
+        return (self.message, None) if whole else (wrong, hint)
 
     def at(self, where: str | None, message: str | None = None) -> DpcalcError:
         """The same problem, told of another place or in other words."""

@@ -33,7 +33,7 @@ def implied(
 ) -> Guarantee:
     """What `notion` implies: ε at `delta` or δ at `epsilon`, μ, ρ and RDP."""
     if delta is not None and epsilon is not None:
-        raise InputError("expected delta (to get ε) or epsilon (to get δ), got both")
+        raise InputError("expected δ (to get ε) or ε (to get δ), got both", where="delta")
     if group > 1:
         notion = notion.group(group)
     warnings, remarks = list[str](), list(notion.reasons())

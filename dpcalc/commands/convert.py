@@ -133,6 +133,8 @@ class Convert(Asked):
         if len(names) != 1:
             found = " and ".join(names) or "none of them"
             raise InputError(f"expected exactly one of --gdp, --rdp, --zcdp and --dp, got {found}")
+        if self.delta and self.epsilon is not None:
+            raise InputError("expected --delta (to get ε) or --epsilon (to get δ), got both")
         if self.gdp is not None:
             return declared.DeclaredGDP(mu=self.gdp, adjacency=self.adjacency)
         if self.zcdp is not None:

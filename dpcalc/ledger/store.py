@@ -107,7 +107,7 @@ class Store(ABC):
         identifier, layout = rows[0]
         if layout > LAYOUT:
             raise StorageError(
-                f"was written by a newer dpcalc (layout {layout}; this one knows {LAYOUT}): update dpcalc",
+                f"was written by a newer dpcalc (layout {layout}, this one knows {LAYOUT}); update dpcalc",
                 where=self.shown,
             )
         return str(identifier)

@@ -146,7 +146,7 @@ def test_every_number_grows_with_mu(dpcalc, mu: float, factor: float) -> None:
         (["--rdp", "2,0.1", "--rdp", "2,0.2"], ["--rdp", "each order once"]),
         (["--dp", "1,1"], ["--dp", "[0, 1)"]),
         (["--dp", "-1"], ["--dp", "-1"]),
-        (["--gdp", "1", "--delta", "1e-5", "--epsilon", "1"], ["--delta", "--epsilon", "both"]),
+        (["--gdp", "1", "--delta", "1e-5", "--epsilon", "1"], ["--delta", "both"]),
         (["--gdp", "1", "--group", "0"], ["--group", "0"]),
         (["--gdp", "1", "--group", "1.5"], ["--group", "whole"]),
         (["--gdp", "1", "--adjacency", "swap"], ["--adjacency", "swap"]),

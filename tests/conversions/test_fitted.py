@@ -213,7 +213,7 @@ def test_the_rounding_of_an_excess(erring: Callable[..., None], sign: int) -> No
     chosen = random.Random(12)
     with mpmath.workdps(50):
         for _ in range(300):
-            slack, epsilon = chosen.uniform(0, 1), chosen.uniform(0, 5)
+            slack, epsilon = chosen.uniform(0, 1), chosen.choice((0.0, chosen.uniform(0, 5)))
             lower = chosen.choice((0.0, slack, slack * (1 + chosen.uniform(-1, 1) * 1e-12), chosen.uniform(0, 1)))
             mu = chosen.choice((0.0, 1e-18))
             own = gaussian(mu)(mpf(epsilon)) if mu else mpf(0)

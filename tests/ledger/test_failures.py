@@ -88,7 +88,7 @@ def test_a_full_disk_writes_nothing_and_is_exit_3(file) -> None:
     wordy = ("--note", "x" * 60_000)
     done = run("spend", file, "census", "-m", "gdp,mu=0.1", "--key", "second", *wordy, preexec_fn=no_room)
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.count("\n") == 2
     still_sound(file)
     with Ledger.open(file) as ledger:
         assert ledger.spend("census", DeclaredGDP(mu=0.1), key="second").recorded
@@ -129,7 +129,7 @@ def test_a_newer_ledger_is_left_alone(file) -> None:
         done = run(*command)
         assert (done.returncode, done.stdout) == (3, "")
         assert "newer dpcalc" in done.stderr
-        assert done.stderr.count("\n") == 1
+        assert done.stderr.count("\n") == 2
 
 
 def test_a_newer_ledger_on_postgres_is_left_alone(postgres_place) -> None:
