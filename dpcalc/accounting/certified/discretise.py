@@ -230,7 +230,8 @@ def _split(
         logarithm = np.abs(np.log(np.where(high > 0, high, 1.0)))
         slips = np.where(high > 1, logarithm * (q * high / (1 - q + q * high)), 0.0)
     far = np.maximum(np.abs(edges[:-1]), np.abs(edges[1:]))
-    slips = _POINTS * UNIT * (1 + far + slips)
+    # z errs by 8 units of e^ℓ + |e^ℓ - 1|(1-q)/q, so log X by 8(q + |1 - e^-ℓ|(1-q)) ≤ 16q + 8|ℓ|, as X ≥ 1 - q.
+    slips = _POINTS * UNIT * (np.minimum(4 * q, 1.0) + far + slips)
     share = np.minimum(mean - low, high - mean) / gap
     eta = eta + slips
     needed = np.where(share > _LEAST_SHARE, eta / np.maximum(share, _LEAST_SHARE), np.inf)
