@@ -17,8 +17,6 @@ DIGITS = 4
 
 # Below this and from this on a number is written with an exponent.
 _SMALLEST_PLAIN, _LARGEST_PLAIN = -3, 6
-# What is so close to a short number, relatively, is that number and the price of roundings.
-_PADDED = Decimal("1e-9")
 
 # What a result lists row by row beside its answer.
 _BREAKDOWNS = ("bounds", "changes", "mechanisms")
@@ -188,8 +186,7 @@ def _is_number(value: float) -> bool:
 def _rounded(value: float | None, digits: int, direction: str, unit: Decimal | None = None) -> str:
     """To so many digits in a direction; with fewer where the value is that number up to its last digits.
 
-    1.9993 is 2.000 from above and 2 is 2: the zeros say that something was rounded. What is just above 1 has as many
-    digits as it takes to see by how little: a budget that pays for rounding is not 1.001.
+    1.9993 is 2.000 from above and 2 is 2: the zeros say that something was rounded.
     """
     if value is None:
         return "–"
@@ -198,12 +195,9 @@ def _rounded(value: float | None, digits: int, direction: str, unit: Decimal | N
     exact = Decimal(value)
     fixed, unit = unit is not None, unit or Decimal(1).scaleb(exact.adjusted() - digits + 1)
     nearest = exact.quantize(unit, ROUND_HALF_EVEN)
-    apart = abs(exact - nearest)
-    if apart <= Decimal(LAST_DIGITS) * abs(exact):
+    if abs(exact - nearest) <= Decimal(LAST_DIGITS) * abs(exact):
         return _plain_text(nearest.normalize())
     found = exact.quantize(unit, direction)
-    if not fixed and found != nearest and apart <= _PADDED * abs(exact):
-        found = exact.quantize(Decimal(1).scaleb(apart.adjusted() + 1), direction)
     if not fixed and found.adjusted() > exact.adjusted():  # 9.9996 became 10.000: one digit fewer
         found = found.quantize(unit.scaleb(1))
     return _plain_text(found)
