@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from dpcalc.accounting.certified.law import Direction
 from dpcalc.accounting.certified.read import worst
 from dpcalc.accounting.interval import Interval
 from dpcalc.accounting.question import Answer, Question
-from dpcalc.accounting.steering.needs import Runs, need_of, only_bounded, sharpened
+from dpcalc.accounting.steering.needs import Runs, need_of, only_bounded, order_of, sharpened
 from dpcalc.accounting.steering.pilot import sketch
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.pairs.base import Pair
@@ -43,8 +44,7 @@ def by_laws(parts: Parts, question: Question, direction: Direction | None = None
     bound that is `known` already needs no better one.
     """
     above = [run for mechanism, count in parts for run in mechanism.runs(count)]
-    asked = {"delta": question.delta, "epsilon": question.epsilon}
-    below = [run for mechanism, count in parts for run in mechanism.attained_runs(count, **asked) or ()]
+    below = _attained(parts, cache(lambda: order_of(above, question)))
     if not only_bounded([*above, *below]):
         return _answer(above, below, question, question, direction)
     best: Answer | None = None
@@ -62,6 +62,20 @@ def by_laws(parts: Parts, question: Question, direction: Direction | None = None
             break
     assert best is not None
     return replace(best, stopped=None) if question.is_met(best.lower, best.upper) else best
+
+
+def _attained(parts: Parts, order: Callable[[], float]) -> Runs:
+    """Pairs that the parts attain together, in any order that they may run in.
+
+    So of those whose data may be chosen by what was released before, one comes last: that which loses most.
+    """
+    last = {k: found for k, (mechanism, count) in enumerate(parts) if (found := mechanism.attained_last(count))}
+    chosen = max(last, key=lambda k: parts[k][1] * (parts[k][0].zcdp() or 0.0), default=-1)
+    return [
+        run
+        for k, (mechanism, count) in enumerate(parts)
+        for run in (last[k] if k == chosen else mechanism.attained_runs(count, order) or ())
+    ]
 
 
 def _width(answer: Answer) -> float:
@@ -162,7 +176,7 @@ def _only(compositions: tuple[Composition, ...], direction: Direction | None) ->
 def directions_of(parts: Parts) -> tuple[Direction, ...]:
     """The directions that `by_laws` may tell apart: the first alone where one reading serves both."""
     above = [run for mechanism, count in parts for run in mechanism.runs(count)]
-    below = [run for mechanism, count in parts for run in mechanism.attained_runs(count, epsilon=0.0) or ()]
+    below = _attained(parts, lambda: 1.0)
     read = [directions for runs in (above, below) for _, directions in _compositions(runs)]
     alike = read.count(("remove",)) == len(read) and len(read) == bool(above) + bool(below)
     return ("remove",) if alike else ("remove", "add")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from dpcalc.evidence import Evidence
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_whole
-from dpcalc.pairs.base import Pair
+from dpcalc.pairs.base import Pair, Runs
 from dpcalc.pairs.sums.allocated import AllocatedPair, GroupPair
 from dpcalc.pairs.sums.allocated import Side as _Side
 from dpcalc.rounding import UNIT, times_up, up
@@ -83,7 +83,7 @@ class RandomlyAllocated(Mechanism):
         return down, AllocatedPair(add.reversed(), size, side).reversed()
 
     @cached_property
-    def _dominating(self) -> tuple[tuple[tuple[Pair, Pair], int], ...]:
+    def _dominating(self) -> Runs:
         if self._is_plain:
             return ((self._unsampled().pairs(), self.steps),)
         found = []
@@ -99,7 +99,7 @@ class RandomlyAllocated(Mechanism):
         """Of the first block: see `runs` for a whole epoch."""
         return self._dominating[0][0]
 
-    def runs(self, count: int) -> tuple[tuple[tuple[Pair, Pair], int], ...]:
+    def runs(self, count: int) -> Runs:
         return tuple((pairs, copies * count) for pairs, copies in self._dominating)
 
     def attained_pairs(self) -> tuple[Pair, Pair] | None:
@@ -109,10 +109,8 @@ class RandomlyAllocated(Mechanism):
         attained = self.base.attained_pairs()
         return self._pairs_of(attained, self.steps, "lower") if attained and self.selected == 1 else None
 
-    def attained_runs(
-        self, count: int, *, delta: float | None = None, epsilon: float | None = None
-    ) -> tuple[tuple[tuple[Pair, Pair], int], ...] | None:
-        return super().attained_runs(self.steps * count if self._is_plain else count, delta=delta, epsilon=epsilon)
+    def attained_runs(self, count: int, order: Callable[[], float]) -> Runs | None:
+        return super().attained_runs(self.steps * count if self._is_plain else count, order)
 
     def basic_dp(self) -> tuple[float, float]:
         """Whichever steps were drawn, it is the base so many times."""

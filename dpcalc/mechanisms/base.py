@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +15,7 @@ from dpcalc.guarantee import Adjacency
 
 if TYPE_CHECKING:
     from dpcalc.arrays import Floats
-    from dpcalc.pairs.base import Pair
+    from dpcalc.pairs.base import Pair, Runs
 
 
 class Mechanism(ABC):
@@ -96,20 +96,24 @@ class Mechanism(ABC):
         """
         return None
 
-    def runs(self, count: int) -> tuple[tuple[tuple[Pair, Pair], int], ...]:
+    def runs(self, count: int) -> Runs:
         """Pairs that dominate `count` adaptive runs together, with how often: by default those of one run."""
         return ((self.pairs(), count),)
 
-    def attained_runs(
-        self,
-        count: int,
-        *,
-        delta: float | None = None,  # noqa: ARG002
-        epsilon: float | None = None,  # noqa: ARG002
-    ) -> tuple[tuple[tuple[Pair, Pair], int], ...] | None:
-        """Pairs that `count` runs together attain, with how often, and that are bad at this δ or ε; None if unknown."""
+    def attained_runs(self, count: int, order: Callable[[], float]) -> Runs | None:  # noqa: ARG002
+        """Pairs that `count` runs together attain, with how often; None if unknown.
+
+        Where the data may be chosen, they are bad at the Rényi order that decides about the whole list.
+        """
         attained = self.attained_pairs()
         return attained and ((attained, count),)
+
+    def attained_last(self, count: int) -> Runs | None:  # noqa: ARG002
+        """Pairs that `count` runs attain after all others, the data being chosen by what was released before them.
+
+        None where such choices gain nothing, or are not worked out.
+        """
+        return None
 
     def factors(self) -> tuple[tuple[Mechanism, int], ...]:
         """Mechanisms that together, each so often, tell neighbours apart as one run of this does: by default itself."""

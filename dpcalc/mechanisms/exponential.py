@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -15,9 +15,9 @@ from dpcalc.conversions import pure_dp_rdp
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
-from dpcalc.pairs.adaptive_attack import MOST_STEERED, guess_worst_t, steered_pair, two_point_pair
+from dpcalc.pairs.adaptive_attack import MOST_STEERED, steered_pair, two_point_pair, worst_t
 from dpcalc.pairs.adaptive_range import MOST_RUNS, adaptive_range_mu, adaptive_range_pair
-from dpcalc.pairs.base import Pair
+from dpcalc.pairs.base import Pair, Runs
 from dpcalc.pairs.bounded_range import BoundedRangePair
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.points import LARGEST_LOSS
@@ -59,17 +59,19 @@ class Exponential(Mechanism):
         pair = two_point_pair(self.epsilon, middle)
         return pair, pair.reversed()
 
-    def attained_runs(
-        self, count: int, *, delta: float | None = None, epsilon: float | None = None
-    ) -> tuple[tuple[tuple[Pair, Pair], int], ...] | None:
-        """Two candidates: about the best choices by what came before, or of many runs the t that is about worst."""
-        if 1 < count <= MOST_STEERED and self.epsilon * count <= LARGEST_LOSS:
-            steered = steered_pair(self.epsilon, count, delta, epsilon)
-            return (((steered, steered), 1),)
-        pair = two_point_pair(self.epsilon, guess_worst_t(self.epsilon, count, delta=delta, at=epsilon))
+    def attained_runs(self, count: int, order: Callable[[], float]) -> Runs | None:
+        """Two candidates, with the t that is about worst for the whole list."""
+        pair = two_point_pair(self.epsilon, worst_t(self.epsilon, order()))
         return (((pair, pair), count),)
 
-    def runs(self, count: int) -> tuple[tuple[tuple[Pair, Pair], int], ...]:
+    def attained_last(self, count: int) -> Runs | None:
+        """Two candidates with t by what came before: one run is then all that the envelope says."""
+        if count > MOST_STEERED or self.epsilon * count > LARGEST_LOSS:
+            return None
+        last = self._pair if count == 1 else steered_pair(self.epsilon, count)
+        return (((last, last), 1),)
+
+    def runs(self, count: int) -> Runs:
         """All together as bad as the best adversary makes them who may choose t anew before every run.
 
         Losses that doubles cannot hold are left to blocks.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from dpcalc.errors import IncompatibleError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_rate
-from dpcalc.pairs.base import Pair
+from dpcalc.pairs.base import Pair, Runs
 from dpcalc.pairs.profile import group_of_two
 from dpcalc.pairs.symmetrised import symmetrised
 
@@ -238,13 +238,14 @@ class OncePerEpoch(Mechanism):
     def attained_pairs(self) -> tuple[Pair, Pair] | None:
         return None if self.shuffled else self.base.attained_pairs()
 
-    def runs(self, count: int) -> tuple[tuple[tuple[Pair, Pair], int], ...]:
+    def runs(self, count: int) -> Runs:
         return self.base.runs(count)
 
-    def attained_runs(
-        self, count: int, *, delta: float | None = None, epsilon: float | None = None
-    ) -> tuple[tuple[tuple[Pair, Pair], int], ...] | None:
-        return None if self.shuffled else self.base.attained_runs(count, delta=delta, epsilon=epsilon)
+    def attained_runs(self, count: int, order: Callable[[], float]) -> Runs | None:
+        return None if self.shuffled else self.base.attained_runs(count, order)
+
+    def attained_last(self, count: int) -> Runs | None:
+        return None if self.shuffled else self.base.attained_last(count)
 
     def as_replace_one(self) -> Mechanism:
         return OncePerEpoch(base=self.base.as_replace_one(), shuffled=self.shuffled)

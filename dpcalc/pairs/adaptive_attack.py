@@ -16,31 +16,83 @@ MOST_STEERED = 400
 
 _STEPS, _MOST_STEPS, _POINTS = 24, 1200, 2400  # from 0 to ε: at least and at most, and of all runs together
 _REACH = 14.0  # standard deviations of the loss that choices are worked out for
-_FEW = 300  # runs whose sums are worked out
+_NEAR = 2.0**-9  # of their masses: tests that are nearer to each other count as one
+_ROUNDED = 2.0**-40  # more than the rounding of a side's masses then, and of its slope
 
 
 @lru_cache(maxsize=32)
-def steered_pair(epsilon: float, count: int, delta: float | None, at: float | None) -> BoundPair:
-    """What an adversary attains who wants δ at some ε to be large, and chooses t by what is left to be reached.
+def steered_pair(epsilon: float, count: int) -> BoundPair:
+    """What adversaries attain who choose t by what is left to be reached: a pair below `count` runs together.
 
-    The choices are about the best ones, by recursion from the last run; whatever they are, the law of the loss that
-    they lead to is added up exactly: a point for each multiple of a part of ε, rounded a few times a run.
+    One who tells P from Q by whether the loss passes a target does so with probabilities p and q, so that H(s) ≥ p - sq
+    at every s. The target may depend on all that was released before these runs, on nothing after them: beside others
+    they are to come last. The polygon from (0, 0) through the (q, p) of all targets, and its mirror image, t and ε - t
+    being exchanged with P and Q, belongs to a pair below all; its sides are the points.
+    """
+    p, q = _tests(epsilon, count)
+    doubt = accumulated((32 + 4 * epsilon) * count + 64)
+    corners = _corners(p * (1 - doubt), q * (1 + doubt))
+    up, right = np.diff(corners, axis=0).T
+    sides, rest = np.log(up / right), 1 - float(corners[-1].sum())
+    losses = np.concatenate((-sides, [0.0], sides[::-1]))
+    masses = np.concatenate((right, [rest], up[::-1]))
+    return BoundPair(losses, masses, masses[::-1].copy(), doubt=_ROUNDED)
+
+
+def _corners(p: Floats, q: Floats) -> Floats:
+    """Some of the tests, from the rarest on, with (0, 0): sides that are not short and turn right, each steeper than 1.
+
+    What is between (0, 0) and the first, or the last and its mirror image, is told by no test at all.
+    """
+    found = [(0.0, 0.0)]
+    slopes: list[float] = []
+    for high, right in zip(p.tolist(), q.tolist(), strict=True):
+        if right <= FAINT or 1 - high - right <= _NEAR:
+            continue
+        if high - found[-1][0] < _NEAR * high or right - found[-1][1] < _NEAR * right:
+            continue
+        while True:
+            slope = (high - found[-1][0]) / (right - found[-1][1])
+            if not slopes or slope * (1 + _ROUNDED) < slopes[-1]:
+                break
+            found.pop()
+            slopes.pop()
+        if slope > 1 + _ROUNDED:
+            found.append((high, right))
+            slopes.append(slope)
+    return np.array(found)
+
+
+def _tests(epsilon: float, count: int) -> tuple[Floats, Floats]:
+    """P- and Q-probability of passing each target, the largest first, by choices that are about the best.
+
+    From the last run back, by how much of the target is left: what is chosen is a hint, its probabilities are added up
+    exactly. Outside the grid the test is over: passed below it, and failed above.
     """
     steps = min(max(_POINTS // count, _STEPS), _MOST_STEPS)
-    width = epsilon / steps
-    target, choices = _choices(epsilon, count, steps, delta, at)
-    reach = len(choices[0]) // 2
-    size = count * steps
-    p, q = np.zeros(2 * size + 1), np.zeros(2 * size + 1)
-    p[size] = q[size] = 1.0
-    chances_p, chances_q = _chances(epsilon, steps)
-    for choice in choices:
-        there = np.flatnonzero(q > FAINT)
-        t = choice[np.clip(target - (there - size) + reach, 0, 2 * reach)]
-        p, q = (_moved(masses, there, t, steps, chances) for masses, chances in ((p, chances_p), (q, chances_q)))
-    seen = np.minimum(p, q) > FAINT
-    doubt = accumulated((32 + 4 * epsilon) * count + 64)
-    return BoundPair(width * (np.flatnonzero(seen) - size).astype(np.float64), p[seen], q[seen], doubt=doubt)
+    reach = min(count, math.ceil(_REACH * math.sqrt(count) / 2 + count * math.tanh(epsilon / 4) / 2)) * steps
+    left = np.arange(-reach, reach + 1)
+    value = np.maximum(-np.expm1(epsilon / steps * np.minimum(left, 0)), 0.0)  # δ of no run
+    p = q = np.where(left < 0, 1.0, 0.0)
+    (hit, miss), chances_q = _chances(epsilon, steps)
+    for _ in range(count):
+        padded = np.concatenate((np.full(steps, value[0]), value, np.full(steps, value[-1])))
+        means = [
+            hit[t] * padded[steps - t : steps - t + value.size]
+            + miss[t] * padded[2 * steps - t : 2 * steps - t + value.size]
+            for t in range(steps + 1)
+        ]
+        chosen, value = np.argmax(means, axis=0), np.max(means, axis=0)
+        p, q = _before(p, chosen, steps, np.stack((hit, miss))), _before(q, chosen, steps, chances_q)
+    return p[reach:][::-1], q[reach:][::-1]
+
+
+def _before(after: Floats, chosen: Indices, steps: int, chances: Floats) -> Floats:
+    """The probability of passing one run earlier."""
+    padded = np.concatenate((np.ones(steps), after, np.zeros(steps)))
+    place = np.arange(after.size) + steps - chosen
+    hit, miss = chances[:, chosen]
+    return np.asarray(hit * padded[place] + miss * padded[place + steps])
 
 
 def _chances(epsilon: float, steps: int) -> tuple[Floats, Floats]:
@@ -51,35 +103,6 @@ def _chances(epsilon: float, steps: int) -> tuple[Floats, Floats]:
     return np.stack((hit, np.exp(-rest) * miss)), np.stack((np.exp(-t) * hit, miss))
 
 
-def _moved(masses: Floats, there: Indices, t: Indices, steps: int, chances: Floats) -> Floats:
-    """The law of the loss after one more run."""
-    mass, size = masses[there], len(masses)
-    hit, miss = mass * chances[:, t]
-    return np.asarray(np.bincount(there + t, hit, size) + np.bincount(there + t - steps, miss, size))
-
-
-def _choices(
-    epsilon: float, count: int, steps: int, delta: float | None, at: float | None
-) -> tuple[int, list[Indices]]:
-    """Which loss to aim at, in steps, and the t of each run from the first on, by how much is still missing."""
-    width = epsilon / steps
-    reach = min(count, math.ceil(_REACH * math.sqrt(count) / 2 + count * math.tanh(epsilon / 4) / 2)) * steps
-    value = np.maximum(-np.expm1(width * np.minimum(np.arange(-reach, reach + 1), 0)), 0.0)  # δ of no run
-    (hit, miss), _ = _chances(epsilon, steps)
-    found: list[Indices] = []
-    for _ in range(count):
-        below = np.concatenate((np.full(steps, value[0]), value, np.full(steps, value[-1])))
-        means = [
-            hit[t] * below[steps - t : steps - t + value.size]
-            + miss[t] * below[2 * steps - t : 2 * steps - t + value.size]
-            for t in range(steps + 1)
-        ]
-        found.append(np.argmax(means, axis=0))
-        value = np.max(means, axis=0)
-    wanted = round(at / width) if at is not None else int(np.count_nonzero(value[reach:] > (delta or 0.0))) - 1
-    return min(max(wanted, 0), reach - 1), found[::-1]
-
-
 def two_point_pair(epsilon: float, t: float) -> PointPair:
     """The pair with losses t and t - ε: some data of two candidates attain it."""
     unit = -np.expm1(-epsilon)
@@ -88,43 +111,8 @@ def two_point_pair(epsilon: float, t: float) -> PointPair:
     return PointPair(np.array([t - epsilon, t]), p, q)
 
 
-def guess_worst_t(epsilon: float, count: int, *, delta: float | None, at: float | None) -> float:
-    """About the t that `count` runs of one two-point pair are worst at: for ε at δ, or for δ at the ε `at`.
-
-    A hint: every t is attained. One run has e^{2t} = s e^ε; otherwise binomial sums, and the normal law for many.
-    """
-    from scipy.special import gammaln, ndtri
-
-    if count == 1:
-        known = (
-            at if at is not None else epsilon + 2 * np.log1p(-min(np.sqrt((delta or 0.0) * -np.expm1(-epsilon)), 0.5))
-        )
-        return float(np.clip((epsilon + known) / 2, epsilon / 2, epsilon))
-    t = epsilon * np.arange(1, 100) / 100
+def worst_t(epsilon: float, order: float) -> float:
+    """The t of the two-point pair with the largest E e^{λ·loss}, λ an order: a hint, as every t is attained."""
+    t = epsilon * np.arange(1, 400) / 400
     p = np.minimum(np.expm1(t - epsilon) / np.expm1(-epsilon), 1 - UNIT)  # of large ε it would round to 1
-    if count > _FEW:
-        mean, deviation = count * (t - epsilon * (1 - p)), epsilon * np.sqrt(count * p * (1 - p))
-        score = mean - ndtri(delta) * deviation if delta is not None else (mean - (at or 0.0)) / deviation
-        return float(t[np.argmax(score)])
-    k = np.arange(count + 1)
-    logs = gammaln(count + 1) - gammaln(k + 1) - gammaln(count - k + 1)
-    weights = np.exp(
-        logs
-        + np.multiply.outer(np.log(np.maximum(p, FAINT)), k)
-        + np.multiply.outer(np.log(np.maximum(1 - p, FAINT)), count - k)
-    )
-    losses = count * (t[:, None] - epsilon) + epsilon * k
-
-    def deltas(epsilons: Floats) -> Floats:
-        return np.asarray(
-            (weights * np.maximum(-np.expm1(np.minimum(epsilons[:, None] - losses, 0.0)), 0.0)).sum(axis=1)
-        )
-
-    if delta is None:
-        return float(t[np.argmax(deltas(np.full(t.shape, at or 0.0)))])
-    low, high = np.zeros_like(t), count * t
-    for _ in range(30):
-        middle = (low + high) / 2
-        more = deltas(middle) > delta
-        low, high = np.where(more, middle, low), np.where(more, high, middle)
-    return float(t[np.argmax(low)])
+    return float(t[np.argmax(np.logaddexp(np.log(p) + order * t, np.log1p(-p) + order * (t - epsilon)))])

@@ -158,6 +158,10 @@ class Pair(ABC):
         return self
 
 
+Runs = tuple[tuple[tuple[Pair, Pair], int], ...]
+"""Pairs for removing and for adding a record, each with how often they run."""
+
+
 @dataclass(frozen=True)
 class ReversedPair(Pair):
     """(Q, P) for the pair (P, Q)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -40,13 +41,21 @@ def pair_of_profiles(losses: Floats, forward: Floats, backward: Floats) -> Point
 
 
 def _chord_at_zero(losses: Floats, forward: Floats, backward: Floats) -> float:
-    """The smallest of all chords at t = 1 from a point of H′ on the left to one of H on the right."""
-    left, right = losses[1:, None], losses[None, 1:]
-    # Scaled by e^{-left-right}, so that nothing overflows.
-    across = -np.expm1(-(left + right))
-    first = -np.expm1(-right) * (-np.expm1(-left) + backward[1:, None] * np.exp(-left))
-    second = -np.expm1(-left) * forward[None, 1:] * np.exp(-right)
-    return float(np.min((first + second) / across, initial=1.0)) * _UP
+    """The smallest chord at t = 1 from a point of H′ on the left to one of H on the right; any of them is above H."""
+    if losses.size < 2:
+        return 1.0
+    below = np.exp(-losses[:0:-1])
+    t = np.concatenate((below, np.exp(losses[1:])))
+    corners = convex_minorant(t, np.concatenate((1 - below + below * backward[:0:-1], forward[1:])))
+    last, first = corners[corners < below.size][-1], corners[corners >= below.size][0]
+    best = 1.0
+    for i, j in ((below.size - last, first - below.size + 1), (1, 1)):
+        # Scaled by e^{-left-right}, so that nothing overflows.
+        left, right = float(losses[i]), float(losses[j])
+        height = -math.expm1(-right) * (-math.expm1(-left) + float(backward[i]) * math.exp(-left))
+        height -= math.expm1(-left) * float(forward[j]) * math.exp(-right)
+        best = min(best, height / -math.expm1(-(left + right)))
+    return best * _UP
 
 
 def _kinks(losses: Floats, heights: Floats) -> tuple[Floats, Floats, float, float]:

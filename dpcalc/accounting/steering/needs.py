@@ -26,13 +26,7 @@ def only_bounded(runs: Runs) -> bool:
 
 def need_of(runs: Runs, question: Question, share: float, *, near: float | None = None) -> Need:
     """What the question asks of such pairs, if bounds may cost this share of its tolerance; ε is `near`, if known."""
-    drawn = sketch([(pairs[0].rough(), count) for pairs, count in runs])
-    if question.delta is not None:
-        delta = max(question.delta, _SMALLEST)
-    else:
-        assert question.epsilon is not None
-        delta = math.exp(max(drawn.log_delta(question.epsilon), math.log(_SMALLEST)))
-    ways = drawn.ways(delta)
+    delta, ways = _ways(runs, question)
     if near is not None and 0 < near < math.inf:
         top = max(way.epsilon for way in ways)
         ways = _nearer(ways[0], near / top), _nearer(ways[1], near / top)
@@ -45,6 +39,22 @@ def need_of(runs: Runs, question: Question, share: float, *, near: float | None 
     orders, epsilons = [way.order for way in ways], [way.epsilon for way in ways]
     rare = max(_RARE * min(tolerance, 1e-2) * delta / copies, 1e-300)
     return Need((orders[0], orders[1]), (epsilons[0], epsilons[1]), (widths[0], widths[1]), copies, rare)
+
+
+def order_of(runs: Runs, question: Question) -> float:
+    """About the Rényi order that decides."""
+    return max(_ways(runs, question)[1], key=lambda way: way.epsilon).order
+
+
+def _ways(runs: Runs, question: Question) -> tuple[float, tuple[Way, Way]]:
+    """About δ, and what decides there for removing and for adding."""
+    drawn = sketch([(pairs[0].rough(), count) for pairs, count in runs])
+    if question.delta is not None:
+        delta = max(question.delta, _SMALLEST)
+    else:
+        assert question.epsilon is not None
+        delta = math.exp(max(drawn.log_delta(question.epsilon), math.log(_SMALLEST)))
+    return delta, drawn.ways(delta)
 
 
 def _nearer(way: Way, factor: float) -> Way:
