@@ -5,12 +5,12 @@
     python benchmarks/mutants.py --only conversions/pure.py:44 --seconds 300      # those of a line
     python benchmarks/mutants.py --kind logic --folder pairs --count 40 --seed 1  # a seeded sample
 
-`mutations.py` says what is planted. The tests of a folder are collected once. Each test file is run once as it is, to
-learn which functions of the package its tests call and how long they take; that is kept (--reach) until the file
-changes. A mutant is then planted in a fork, by giving its function the code of the edited source, and meets the tests
-that call the function: the quick ones first, as many as take --seconds of processor time. It is found if one of them
-fails, or if they take more than ten times as long. What harmless.toml names is counted apart. Tests that start another
-process do not see the mutant there. Not part of CI: a folder takes minutes.
+`mutations.py` and `claims.py` say what is planted. The tests of a folder are collected once. Each test file is run once
+as it is, to learn which functions of the package its tests call and how long they take; that is kept (--reach) until
+the file changes. A mutant is then planted in a fork, by giving its function the code of the edited source, and meets
+the tests that call the function: the quick ones first, as many as take --seconds of processor time. It is found if one
+of them fails, or if they take more than ten times as long. What harmless.toml names is counted apart. Tests that start
+another process do not see the mutant there. Not part of CI: a folder takes minutes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
-from mutations import ROOT, Mutant, module_of, mutants_of
+from mutations import ROOT, Mutant, module_of, mutants_of, wrong_programs
 
 RESTS_ON = {  # beside its own: tests that hold the numbers of a folder to exact values
     "pairs": ["mechanisms"],
@@ -53,11 +53,12 @@ def folder_of(path: Path) -> str:
     return path.relative_to(ROOT / "dpcalc").parts[0].removesuffix(".py")
 
 
-def tests_of(folder: str) -> list[str]:
-    """The tests that should find an error in a folder, or in a module outside all folders."""
+def tests_of(folder: str, mutants: list[Mutant]) -> list[str]:
+    """The tests that should find an error in a folder or in a module outside all folders, and those named beside it."""
     own = [folder] if (ROOT / "tests" / folder).is_dir() else MODULES
-    places = [ROOT / "tests" / name for name in (*own, *RESTS_ON.get(folder, []))]
-    return [str(place) for place in places if place.exists()]
+    named = [name for mutant in mutants for name in mutant.tests]
+    places = dict.fromkeys(ROOT / "tests" / name for name in (*own, *RESTS_ON.get(folder, []), *named))
+    return [str(place) for place in places if place.exists() and not {*place.parents} & {*places}]
 
 
 class Planter:
@@ -172,6 +173,10 @@ def _plant(mutant: Mutant) -> None:
     before = dict(vars(module))
     exec(code, vars(module))
     changed = {n: value for n, value in vars(module).items() if isinstance(value, float) and before.get(n) != value}
+    if isinstance(holder, type):
+        for name, value in vars(vars(module)[holder.__name__]).items():
+            if isinstance(value, (str, bool)) and vars(holder).get(name) != value:
+                setattr(holder, name, value)
     vars(module).update({name: value for name, value in before.items() if name not in changed})
     for other in [
         known for known in sys.modules.values() if (getattr(known, "__file__", "") or "").startswith(str(ROOT))
@@ -183,7 +188,7 @@ def _plant(mutant: Mutant) -> None:
 
 def _functions_in(holder: Any) -> Iterator[FunctionType]:
     """The function behind a function, method, property or cached one."""
-    for part in (holder, *(getattr(holder, name, None) for name in ("fget", "func", "__func__", "__wrapped__"))):
+    for part in (*(getattr(holder, name, None) for name in ("__wrapped__", "fget", "func", "__func__")), holder):
         if isinstance(part, FunctionType):
             yield part
 
@@ -196,7 +201,7 @@ def wanted_mutants(wanted: argparse.Namespace) -> dict[str, list[Mutant]]:
         files = [name.partition(":")[0] for name in wanted.only or [inside]]
         if inside not in files or (wanted.folder and folder not in wanted.folder):
             continue
-        for mutant in mutants_of(path):
+        for mutant in [*mutants_of(path), *wrong_programs(path)]:
             here = not wanted.only or {inside, f"{inside}:{mutant.line}"} & set(wanted.only)
             if here and wanted.kind in (None, mutant.kind):
                 every.setdefault(folder, []).append(mutant)
@@ -210,7 +215,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", nargs="*", help="folders or modules of the package (default: all)")
     parser.add_argument("--only", nargs="*", metavar="FILE[:LINE]", help="the mutants of a file or line of the package")
-    parser.add_argument("--kind", choices=("soundness", "logic"))
+    parser.add_argument("--kind", choices=("soundness", "claims", "logic", "wrong"))
     parser.add_argument("--count", type=int, help="a sample of so many of each folder (default: all)")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--seconds", type=float, default=60, help="of tests that a mutant meets")
@@ -230,7 +235,7 @@ def main() -> None:
             print(*[f"{verdict:8}  {mutant.kind:9}  {mutant}" for mutant, verdict in planter.verdicts], sep="\n")
         else:
             options = ["-p", "no:cacheprovider", "-p", "no:terminal", "-o", "addopts=--import-mode=importlib"]
-            pytest.main([*options, *(wanted.tests or tests_of(folder))], plugins=[planter])
+            pytest.main([*options, *(wanted.tests or tests_of(folder, mutants))], plugins=[planter])
         count.update((folder, mutant.kind, verdict) for mutant, verdict in planter.verdicts)
     for folder, kind in sorted({key[:2] for key in count}):
         numbers = {verdict: count[folder, kind, verdict] for verdict in ("found", "SURVIVES", "unmet", "listed")}

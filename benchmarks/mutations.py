@@ -1,11 +1,12 @@
 """Single edits of the package's source that a good test finds: what `benchmarks/mutants.py` plants.
 
 *Soundness*: one allowance is taken away whole. A sum or product loses an error term: a constant below 1e-9, a named one
-of such a value, `accumulated(…)`, or what is called an error, lost, gone, wrong or slack. `up`, `down`, `times_up` and
-`nextafter` return what they are given; a factor of two or four between adjacencies becomes one. Error terms for
-rounding that stand in one sum are one allowance. What only steers (pilots, hints, pictures) is left out; harmless.toml
-names what else was found by inspection to bear no bound, with the reason. *Logic*: a comparison, a minimum, a rounding
-direction, a sign or a conjunction is turned round.
+of such a value, `accumulated(…)`, or what is called an error, lost, gone, slack, a margin, doubt and the like; a factor
+next to 1 goes. `up`, `down`, `times_up` and `nextafter` return what they are given; a factor of two or four between
+adjacencies becomes one. Error terms for rounding that stand in one sum are one allowance. What only steers (pilots,
+hints, pictures) is left out; harmless.toml names what else was found by inspection to bear no bound, with the reason.
+*Claims*: see `claims.py`. *Logic*: a comparison, a minimum, a rounding direction, a sign or a conjunction is turned
+round. *Wrong*: the programs of wrong.toml, which tests once let pass.
 """
 
 from __future__ import annotations
@@ -15,15 +16,20 @@ import importlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import tomllib
+from claims import claims
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = 1e-9
 STEERING = ("accounting/steering/", "pairs/sums/hints.py", "pairs/sums/pilot.py", "render/", "terminal/", "charts.py")
-ERROR_NAMES = re.compile(r"(^|_)(errors?|slack|lost|slips?|wrong|gone)(_[pq])?$")
+NEAR_ONE = 1e-5
+ERROR_NAMES = re.compile(
+    r"(^|_)(errors?|slack|lost|slips?|wrong|gone|margin|beyond|doubt|missing|overflow|hidden|wobble)(_[pq])?$"
+)
 SUMMED = {"float", "abs", "sum", "fsum", "asarray", "max", "maximum", "cumsum", "sqrt"}
 GUARDS = {"max", "min", "maximum", "minimum", "clip", "where", "fmax", "fmin"}
 DIRECTED = {"up", "down", "nextafter"}
@@ -44,6 +50,7 @@ class Mutant:
     end: int
     text: str
     harmless: str = ""
+    tests: tuple[str, ...] = ()
 
     def applied(self, source: bytes) -> bytes:
         return source[: self.start] + self.text.encode() + source[self.end :]
@@ -62,13 +69,36 @@ def mutants_of(path: Path) -> list[Mutant]:
     return sorted(found.values(), key=lambda mutant: (mutant.line, mutant.start))
 
 
+def wrong_programs(path: Path) -> list[Mutant]:
+    """The edits of wrong.toml in a file."""
+    source = path.read_bytes()
+    found = []
+    for entry in _entries("wrong"):
+        if ROOT / "dpcalc" / entry["file"] == path:
+            code, start = entry["code"].encode(), source.find(entry["code"].encode())
+            if source.count(code) != 1:
+                raise SystemExit(f"wrong.toml: {entry['file']} has {source.count(code)} times {entry['code']!r}")
+            line, end = 1 + source.count(b"\n", 0, start), start + len(code)
+            function, tests = _function_at(ast.parse(source), line), tuple(entry.get("tests", ()))
+            found.append(Mutant(path, "wrong", function, line, start, end, entry["becomes"], tests=tests))
+    return found
+
+
+def _function_at(tree: ast.AST, line: int) -> str:
+    """The function or class around a line, by its name within the module."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.lineno <= line <= (node.end_lineno or 0):
+            return f"{node.name}.{_function_at(node, line)}".rstrip(".")
+    return ""
+
+
 def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def _harmless() -> list[dict[str, str]]:
-    text = (ROOT / "benchmarks" / "harmless.toml").read_text(encoding="utf-8")
-    entries: list[dict[str, str]] = tomllib.loads(text)["harmless"]
+def _entries(name: str) -> list[dict[str, Any]]:
+    text = (ROOT / "benchmarks" / f"{name}.toml").read_text(encoding="utf-8")
+    entries: list[dict[str, Any]] = tomllib.loads(text)[name]
     return entries
 
 
@@ -86,7 +116,7 @@ class _Edits(ast.NodeVisitor):
             self.starts.append(self.starts[-1] + len(line))
         inside = str(self.path.relative_to(ROOT / "dpcalc"))
         self.steers = inside.startswith(STEERING)
-        self.harmless = [entry for entry in _harmless() if entry["file"] == inside]
+        self.harmless = [entry for entry in _entries("harmless") if entry["file"] == inside]
 
     def visit(self, node: ast.AST) -> None:
         if isinstance(node, ast.expr):
@@ -106,12 +136,14 @@ class _Edits(ast.NodeVisitor):
             added = isinstance(parent, ast.AugAssign) and node is parent.value
             if added and self.is_error(node) and not self.is_rounding(node):
                 self._add("soundness", node, f"(0.0 * ({self._text(node)}))")
+            for text in claims(node, self.parents):
+                self._add("claims", node, text)
         for text in _logic(node):
             self._add("logic", node, text)
 
     def _soundness(self, node: ast.expr) -> None:
         parent = self.parents[-1]
-        if _is_sum(node) and not _is_sum(parent) and not self.is_error(node):
+        if _is_sum(node) and not _is_sum(parent) and not self.is_rounding(node):
             self._sum(node)
         elif isinstance(node, ast.Call) and _name(node.func) in DIRECTED and node.args:
             self._add("soundness", node, f"({self._text(node.args[0])})")
@@ -137,7 +169,7 @@ class _Edits(ast.NodeVisitor):
         rounding = [pair for pair in errors if self.is_rounding(pair[1])]
         for gone in [rounding, *[[pair] for pair in errors if pair not in rounding]]:
             if gone:
-                kept = [pair for pair in terms if pair not in gone]
+                kept = [pair for pair in terms if pair not in gone] or [("+", ast.Constant(0.0))]
                 text = "".join(f" {sign} {self._text(term)}" for sign, term in kept)
                 self._add("soundness", node, f"({text.removeprefix(' + ').strip()})", gone[0][1])
 
@@ -163,7 +195,7 @@ class _Edits(ast.NodeVisitor):
         """Whether a factor is a constant a shade off 1, or a power of it."""
         base = node.left if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) else node
         value = self.values.get(_name(base))
-        return isinstance(value, float) and 0 < abs(value - 1) < TINY
+        return isinstance(value, (float, Fraction)) and 0 < abs(value - 1) < NEAR_ONE
 
     def _combined(self, node: ast.AST, holds: Any) -> bool:
         if isinstance(node, ast.BinOp):

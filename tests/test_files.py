@@ -59,7 +59,7 @@ class TestWriting:
         monkeypatch.setattr(files.os, "fsync", lambda handle: (calls.append("fsync"), fsync(handle))[1])
         monkeypatch.setattr(files.Path, "replace", lambda a, b: (calls.append("replace"), replace(a, b))[1])
         write_text(str(old), "new")
-        assert calls[:2] == ["fsync", "replace"]
+        assert calls == ["fsync", "replace", "fsync"]  # the content, the name, and the folder that has the name
         assert old.read_text() == "new"
 
     @pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
@@ -245,6 +245,13 @@ def test_space_is_allocated_before_it_is_needed(tmp_path: Path) -> None:
         raise OSError(28, "No space left on device")
     with pytest.raises(InputError, match="regular file"), growing(str(tmp_path), new=True):
         pass
+
+
+def test_a_sealed_archive_is_its_owners_alone(tmp_path: Path) -> None:
+    from dpcalc.files.archive import save_sealed
+
+    save_sealed(str(tmp_path / "state"), {}, {})
+    assert mode_of(tmp_path / "state") == 0o600
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import mpmath
 import pytest
@@ -159,3 +160,12 @@ def test_the_prior_renyi_bound_is_never_below_ours() -> None:
             setting = strongly(c, t)
             ours = gradient_descent.strongly_convex(setting).mu ** 2 / 2
             assert gradient_descent.prior_rdp(setting).rho >= ours * (1 - 1e-15)
+
+
+@pytest.mark.parametrize(("rate", "optimal"), [(0.4, True), (1.25, True), (1.26, False), (1.9, False)])
+def test_the_bound_is_exact_up_to_rates_of_two_over_both_curvatures(rate: float, optimal: bool) -> None:
+    """M = 1 and m = .6: beyond η = 1.25 no quadratic attains the contraction; and constraints may help."""
+    losses = {"strong_convexity": 0.6}
+    free = replace(projected(rate, 0.1, 30, **losses), diameter=None)
+    assert gradient_descent.strongly_convex(free).optimal is optimal
+    assert not gradient_descent.strongly_convex(projected(rate, 0.1, 30, **losses)).optimal

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpcalc.errors import IncompatibleError
+from dpcalc.mechanisms.allocated import RandomlyAllocated
 from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
 from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from dpcalc.mechanisms.exponential import Exponential
@@ -17,6 +18,8 @@ from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
 from dpcalc.mechanisms.staircase import Staircase
+from dpcalc.mechanisms.truncated import TruncatedPoisson
+from dpcalc.pairs.profile import group_of_two
 
 CLOSED_FORMS = [
     (Gaussian(noise_multiplier=1.7), lambda m: m.noise_multiplier, 0.85),
@@ -242,3 +245,40 @@ def test_the_largest_loss_of_a_turned_record_is_not_rounded_away(scale: float, s
             for adjacency, exact in (("replace-one", mpmath.log(top / bottom)), ("add-remove", mpmath.log(top))):
                 found = PoissonSampled(base=base, sampling_rate=rate, adjacency=adjacency).pure_epsilon()
                 assert exact <= found <= exact * (1 + mpmath.mpf("1e-13"))
+
+
+@pytest.mark.parametrize(("sigma", "rate"), [(2.0, 0.5), (0.9, 0.1)])
+def test_a_chain_of_a_removal_and_an_addition_dominates_the_opposite(sigma: float, rate: float) -> None:
+    """Where no turned record is known: what two links allow is at least what a record and its opposite attain."""
+    remove, add = PoissonSampled(base=Gaussian(noise_multiplier=sigma), sampling_rate=rate).pairs()
+    chain = group_of_two(remove, add)
+    for epsilon in (0.0, 0.3, 1.0, 2.0):
+        exact = float(opposed_delta(sigma, rate, epsilon))
+        assert exact <= delta(chain, epsilon) <= 1.6 * exact
+
+
+REPLACED = {"base": Gaussian(noise_multiplier=2.5), "adjacency": "replace-one"}
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        PoissonSampled(sampling_rate=0.9999, **REPLACED),
+        TruncatedPoisson(sampling_rate=0.9999, dataset_size=50, largest_batch=60, **REPLACED),
+        TruncatedPoisson(base=Gaussian(noise_multiplier=2.5), sampling_rate=0.9999, dataset_size=50, largest_batch=40),
+        RandomlyAllocated(steps=1, **REPLACED),
+        FixedSizeSampled(base=Gaussian(noise_multiplier=2.5), sampling_rate=0.9999),
+    ],
+    ids=["poisson", "truncated", "truncated, added in another's place", "allocated", "fixed-size"],
+)
+def test_nearly_all_records_cost_what_replacing_one_costs(mechanism) -> None:
+    """A record is in (nearly) every batch, in the place of another one: μ = 2/σ, ρ = 2/σ², RDP 2α/σ²."""
+    assert mechanism.gdp() >= 0.8
+    assert mechanism.zcdp() >= 0.32
+    assert mechanism.rdp(np.array([2.0, 8.0])) == pytest.approx([0.64, 2.56], rel=0.05)
+
+
+def test_shuffled_runs_attain_nothing_that_is_known() -> None:
+    base = Gaussian(noise_multiplier=1.0)
+    assert OncePerEpoch(base=base, shuffled=True).attained_runs(3, delta=1e-6) is None
+    assert OncePerEpoch(base=base).attained_runs(3, delta=1e-6) is not None
