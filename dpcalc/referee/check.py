@@ -12,9 +12,10 @@ from flint import arb, ctx
 
 from dpcalc.referee import renyi
 from dpcalc.referee.compose import MOST_ATOMS, Bounds, Composed, down, exactly, number_of_atoms, on_grid, reach, up
-from dpcalc.referee.derived import LAST_DIGITS, parameter
+from dpcalc.referee.derived import parameter
 from dpcalc.referee.entries import Effort, NotCheckedError, Release, releases
 from dpcalc.referee.laws import Law, gaussian, profile
+from dpcalc.referee.runs import LAST_DIGITS
 
 Verdict = Literal["confirmed", "contradicted", "not-checked"]
 MOST_POINTS = 200_000

@@ -7,27 +7,17 @@ Bok et al. 2024).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 from flint import arb
 
+from dpcalc.referee import random_batches
 from dpcalc.referee.entries import NotCheckedError
+from dpcalc.referee.runs import LAST_DIGITS, Derived, Run, contraction
 
-LAST_DIGITS = 1e-11  # relative: parameters are rounded upwards by less
 _MOST_STEPS, _MOST_LAST = 20_000, 3_000  # of a schedule, and of those that start from the diameter
-
-
-@dataclass(frozen=True)
-class Derived:
-    """`least`: no smaller parameter follows from the theorems, if that is known; `most`: one that does follow."""
-
-    most: arb
-    least: arb | None
 
 
 def parameter(result: Mapping[str, Any]) -> tuple[float, Derived] | None:
@@ -43,8 +33,7 @@ def parameter(result: Mapping[str, Any]) -> tuple[float, Derived] | None:
         _same(entries, float(request["epsilon_mech"]), int(request.get("count", 1)))
         return None
     if kind == "sgd-bound" and request.get("algorithm") == "sgd" and int(request["batch_size"]) < int(request["n"]):
-        _composed(entries, request)
-        return None
+        return random_batches.parameter(entries, Run.of(request), (result["details"]).get("largest_batch"))
     if kind == "exp-mech" and entries[0].get("type") == "exponential" and not {"lr", "steps"} & set(request):
         largest = 2 * arb(float(request["lipschitz"])) * arb(float(request["diameter"]))
         _same(entries, largest, 1)
@@ -63,84 +52,9 @@ def _same(entries: Sequence[Mapping[str, Any]], epsilon: arb | float, count: int
         raise NotCheckedError("what it rests on is not what was asked about")
 
 
-def _composed(entries: Sequence[Mapping[str, Any]], request: Mapping[str, Any]) -> None:
-    """Random batches: every step released is C_p of a Gaussian; last-iterate bounds are not worked out here."""
-    run = _Run.of(request)
-    if len(entries) != 1 or entries[0].get("type") != "gaussian" or run.schedule:
-        raise NotCheckedError("last-iterate bounds of random batches are not worked out again")
-    entry = entries[0]
-    noise, rate = arb(float(entry["noise_multiplier"])), float((entry.get("sampling") or {}).get("rate", 1.0))
-    exact = run.noise * run.batch / run.sensitivity
-    if not (noise <= exact * (1 + LAST_DIGITS) and rate >= float(run.share) * (1 - LAST_DIGITS)):
-        raise NotCheckedError("its noise is larger, or its rate smaller, than was asked about")
-    if int(entry.get("count", 1)) < run.steps:
-        raise NotCheckedError(f"it counts {entry.get('count', 1)} of {run.steps} steps")
-
-
-@dataclass(frozen=True)
-class _Run:
-    """A run as it was asked for, in balls."""
-
-    algorithm: str
-    sensitivity: arb
-    noise: arb
-    rate: arb | None
-    batch: int
-    records: int
-    steps: int
-    contraction: arb | None
-    diameter: arb | None
-    schedule: Sequence[Mapping[str, Any]]
-    losses: tuple[arb, arb] | None
-
-    @property
-    def share(self) -> Fraction:
-        return Fraction(self.batch, self.records)
-
-    @classmethod
-    def of(cls, request: Mapping[str, Any]) -> _Run:
-        records, algorithm = int(request["n"]), str(request["algorithm"])
-        batch = records if algorithm == "gd" else int(request.get("batch_size", records))
-        clip = request.get("clip")
-        moves = 2 if request.get("adjacency", "replace-one") == "replace-one" else 1  # clips, at most
-        sensitivity = arb(float(request["sensitivity"])) if clip is None else moves * arb(float(clip))
-        schedule = request.get("schedule") or ()
-        if "steps" in request:
-            steps = int(request["steps"])
-        else:
-            steps = math.ceil(Fraction(str(request["epochs"])) * records / batch)
-        rate = arb(float(request["lr"])) if "lr" in request else None
-        losses = None
-        if "smoothness" in request:
-            losses = arb(float(request.get("strong_convexity", 0.0))), arb(float(request["smoothness"]))
-        contraction = _contraction(losses, rate) if losses and rate is not None else None
-        diameter = arb(float(request["diameter"])) if "diameter" in request else None
-        noise = _noise(request, sensitivity, batch)
-        return cls(algorithm, sensitivity, noise, rate, batch, records, steps, contraction, diameter, schedule, losses)
-
-
-def _noise(request: Mapping[str, Any], sensitivity: arb, batch: int) -> arb:
-    """σ on the average, however it was written."""
-    if "sigma" in request:
-        return arb(float(request["sigma"]))
-    if "noise_multiplier" in request:
-        return arb(float(request["noise_multiplier"])) * arb(float(request["clip"])) / batch
-    if "noise_over_sensitivity" in request:
-        return arb(float(request["noise_over_sensitivity"])) * sensitivity / batch
-    return arb(0)  # that of a schedule
-
-
-def _contraction(losses: tuple[arb, arb], rate: arb) -> arb | None:
-    """c = max(|1 − ηm|, |1 − ηM|), if a step is a contraction at all."""
-    strong, smooth = losses
-    if not rate * smooth <= 2:
-        return None
-    return abs(1 - rate * strong).max(abs(1 - rate * smooth))
-
-
 def _descent(request: Mapping[str, Any]) -> Derived:
     """B, Theorems 4.1–4.6 and C.3."""
-    run = _Run.of(request)
+    run = Run.of(request)
     if run.schedule:
         return _scheduled(run)
     every = run.algorithm == "gd" or run.batch == run.records
@@ -169,7 +83,7 @@ def _descent(request: Mapping[str, Any]) -> Derived:
     return Derived(_smaller(best, projected), None)
 
 
-def _projected(run: _Run, length: int) -> arb:
+def _projected(run: Run, length: int) -> arb:
     """From iterates at most D apart, the record being in the last step: about the best number of last steps."""
     most = min(run.steps, _MOST_LAST)
 
@@ -191,7 +105,7 @@ def _projected(run: _Run, length: int) -> arb:
     return min((mu(last) for last in range(max(low, 1), high + 1)), key=float)
 
 
-def _scheduled(run: _Run) -> Derived:
+def _scheduled(run: Run) -> Derived:
     """The convex minorant of shifts over noise, both carried to the last step (B, Theorem C.3)."""
     if run.steps > _MOST_STEPS or run.algorithm == "sgd" or run.diameter is not None:
         raise NotCheckedError("a schedule that is long, projected, or of random batches")
@@ -207,7 +121,7 @@ def _scheduled(run: _Run) -> Derived:
         shift = rate * run.sensitivity / run.batch if step % length == 0 or length == 1 else arb(0)
         energy += (shift / (rate * sigma)) ** 2
         back.append(((carried * rate * sigma) ** 2, carried * shift))
-        factor = _contraction(run.losses, rate) if run.losses is not None else None
+        factor = contraction(run.losses, rate) if run.losses is not None else None
         convex = convex and factor is not None
         carried = carried * factor if factor is not None else carried
     if not convex:
@@ -241,7 +155,7 @@ def _sampling(request: Mapping[str, Any]) -> Derived:
         if rate is None:
             options.append(scale / strong.sqrt())
         else:
-            c = _contraction((strong, arb(float(request["smoothness"]))), rate)
+            c = contraction((strong, arb(float(request["smoothness"]))), rate)
             if c is None or not c < 1:
                 raise NotCheckedError("a chain that does not contract")
             far = c ** int(request["steps"]) if "steps" in request else arb(0)

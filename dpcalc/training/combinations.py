@@ -57,7 +57,5 @@ def _check_losses(options: Options) -> None:
         loss_of("logistic", options.loss)
     if options.loss != "cross-entropy" and (options.model == "autoencoder" or is_module(options.model)):
         raise InputError(f"--model {options.model} has a loss of its own, not {options.loss}.", where="loss")
-    if options.clipping == "per-layer" and is_module(options.model):
-        raise InputError("the layers of a module of your own are not known; use --clipping fixed.", where="clipping")
     if options.layer_shares and options.clipping != "per-layer":
         raise InputError("goes with --clipping per-layer", where="layer_shares")

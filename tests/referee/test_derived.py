@@ -20,6 +20,7 @@ from dpcalc.referee.entries import NotCheckedError
 
 GD = "sgd-bound --algorithm gd --sensitivity 3 --n 20 --sigma 0.4 --lr 0.3 --delta 1e-6"
 CGD = "sgd-bound --algorithm cgd --sensitivity 3 --n 60 --batch-size 20 --sigma 0.4 --lr 0.3 --delta 1e-6"
+SGD = "sgd-bound --algorithm sgd --clip 10 --n 400 --batch-size 20 --sigma 3 --lr 0.5 --steps 200 --delta 1e-6"
 RUNS = {
     "any loss": f"{GD} --steps 30",
     "strongly convex": f"{GD} --steps 30 --strong-convexity 0.2 --smoothness 2",
@@ -36,6 +37,14 @@ RUNS = {
     "chain": "exp-mech --lipschitz 1.3 --strong-convexity 2.5 --lr 0.1 --smoothness 6 --steps 9 --delta 1e-6",
     "few choices": "exp-mech --epsilon-mech 0.7 --count 3 --delta 1e-6",
     "bounded": "exp-mech --lipschitz 0.2 --diameter 1 --delta 1e-6",
+}
+RANDOM = {
+    "any loss": SGD,
+    "projected": f"{SGD} --smoothness 1 --diameter 0.2",
+    "both": f"{SGD} --strong-convexity 0.02 --smoothness 1 --diameter 0.2",
+    "Poisson, any loss": f"{SGD} --adjacency add-remove",
+    "Poisson, strongly convex": f"{SGD} --adjacency add-remove --strong-convexity 0.2 --smoothness 1",
+    "Poisson, projected": f"{SGD} --adjacency add-remove --smoothness 1 --diameter 0.2",
 }
 EXACT = (
     "any loss",
@@ -68,6 +77,52 @@ def test_a_smaller_parameter_is_contradicted_however_consistent(name: str, capsy
     planted = {**result, "mu": less["mu"], "epsilon": less["epsilon"], "epsilon_lower": None}
     planted["mechanisms"] = [{**result["mechanisms"][0], "mu": less["mu"]}]
     assert checked(planted).verdict == "contradicted"
+
+
+def follows(result: dict[str, Any]) -> bool:
+    """Whether what a result rests on follows from its request."""
+    try:
+        found = parameter(result)
+    except NotCheckedError:
+        return False
+    return found is None or bool(found[1].most <= found[0] * (1 + 1e-11))
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_what_random_batches_rest_on_is_confirmed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    result = told(RANDOM[name], capsys)
+    assert result["details"]["best"] == ("composition" if "any loss" in name else "optimal-shifts")
+    found = parameter(result)
+    if "any loss" in name:
+        assert found is None
+        return
+    assert found is not None
+    claimed, derived = found
+    assert claimed * (1 - 1e-9) <= derived.most <= claimed * (1 + 1e-11)
+    if name == "Poisson, strongly convex":
+        assert checked(result, 1.0).verdict == "confirmed"
+
+
+def test_less_than_random_batches_rest_on_does_not_follow(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each entry of the list made a little cheaper, or left out."""
+    result = told(RANDOM["Poisson, strongly convex"], capsys)
+    gaussian, plain, split, overflow = result["mechanisms"]
+    cheaper = [
+        [{**gaussian, "noise_multiplier": gaussian["noise_multiplier"] * 1.001}, plain, split, overflow],
+        [gaussian, {**plain, "noise_multiplier": plain["noise_multiplier"] * 1.001}, split, overflow],
+        [gaussian, plain, {**split, "noise_multiplier": split["noise_multiplier"] * 1.001}, overflow],
+        [gaussian, {**plain, "count": plain["count"] - 1}, split, overflow],
+        [gaussian, plain, {**split, "count": split["count"] - 1}, overflow],
+        [gaussian, plain, split, {**overflow, "delta": overflow["delta"] / 2}],
+        [gaussian, {**plain, "sampling": {**plain["sampling"], "rate": 0.0099}}, split, overflow],
+        [plain, split, overflow],
+        [gaussian, plain, overflow],
+    ]
+    for mechanisms in cheaper:
+        assert not follows({**result, "mechanisms": mechanisms})
+    request = {**result["details"]["request"], "strong_convexity": 0.19}
+    assert not follows({**result, "details": {**result["details"], "request": request}})
+    assert follows(result)
 
 
 def test_a_request_that_does_not_belong_to_the_result_is_seen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,7 +126,6 @@ def test_layer_clipping_costs_what_one_clip_costs():
         ({"model": "autoencoder", "loss": "huber"}, "loss of its own"),
         ({"model": "logistic", "loss": "huber"}, "--model linear"),
         ({"model": "mlp", "layer_shares": (1.0,)}, "per-layer"),
-        ({"model": "a.py:f", "backend": "torch", "clipping": "per-layer"}, "not known"),
     ],
 )
 def test_refusals(changes, words):

@@ -8,6 +8,7 @@ import pytest
 
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.training.backends.numpy_network import NumpyNetwork
+from dpcalc.training.clipping import layer_clips
 from dpcalc.training.data import Dataset
 from dpcalc.training.loop import Trainer
 from dpcalc.training.models import MODELS, build
@@ -128,13 +129,17 @@ def _mixing(forward):
     return mixed
 
 
+def _as_ours(parameters):
+    """The numbers of `mlp` in the order of our own network."""
+    sizes = np.split(parameters, np.cumsum([42, 7, 21]))
+    return np.concatenate([sizes[0].reshape(7, 6).T.ravel(), sizes[1], sizes[2].reshape(3, 7).T.ravel(), sizes[3]])
+
+
 def test_a_module_is_trained_like_the_same_network_of_ours(modules):
     """With the module's own start copied over, both runs are the same up to rounding."""
     theirs = Trainer(_plan(model=f"{modules}:mlp"), DATA)
     ours = Trainer(_plan(model="mlp", hidden=(7,), backend="numpy"), DATA)
-    sizes = np.split(theirs.parameters, np.cumsum([42, 7, 21]))
-    order = (sizes[0].reshape(7, 6).T.ravel(), sizes[1], sizes[2].reshape(3, 7).T.ravel(), sizes[3])
-    ours.parameters = np.concatenate(order)
+    ours.parameters = _as_ours(theirs.parameters)
     passes = []
     for trainer in (theirs, ours):
         weigh = lambda norms, _, __: np.ones((1, len(norms)))  # noqa: E731
@@ -144,6 +149,23 @@ def test_a_module_is_trained_like_the_same_network_of_ours(modules):
     plain = theirs.model.plain_sum(theirs.parameters, X, Y)
     assert passes[0].sums[0] == pytest.approx(plain, rel=1e-4, abs=1e-4)
     assert account(theirs.plan).guarantee == account(ours.plan).guarantee
+
+
+def test_the_layers_of_a_module_are_clipped_like_those_of_the_same_network_of_ours(modules):
+    clips = layer_clips(0.5, (1.0, 3.0), 2)
+    found = []
+    theirs = Trainer(_plan(model=f"{modules}:mlp", clipping="per-layer", clip=0.5, layer_shares=(1.0, 3.0)), DATA)
+    ours = Trainer(_plan(model="mlp", hidden=(7,), backend="numpy"), DATA)
+    for trainer, parameters in ((theirs, theirs.parameters), (ours, _as_ours(theirs.parameters))):
+        weigh = lambda norms, _, __: np.ones((1, len(norms)))  # noqa: E731
+        found.append(trainer.sums.run(parameters, X, Y, slice(0, 90), weigh, clips=clips))
+    assert found[0].norms == pytest.approx(found[1].norms, rel=1e-5)
+    assert _as_ours(found[0].sums[0]) == pytest.approx(found[1].sums[0], rel=1e-4, abs=1e-4)
+    assert 0.3 < found[0].norms.max() <= 0.5
+    theirs.advance()  # the trainer itself asks for these clips
+    assert theirs.step == 1
+    with pytest.raises(InputError, match="each of the 2 layers"):
+        Trainer(_plan(model=f"{modules}:mlp", clipping="per-layer", layer_shares=(1.0, 1.0, 1.0)), DATA)
 
 
 def test_a_record_moves_a_module_s_sum_by_no_more_than_its_clip(modules):

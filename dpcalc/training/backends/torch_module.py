@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,10 @@ class ModuleNetwork(Network):
         if self.size == 0:
             self._refuse("has no parameters")
         self.chunk = max(1, _CHUNK_NUMBERS // self.size)
-        self._gradients = OwnGradients(self.size)
+        # The parameters that a layer holds itself lie together; `per-layer` clips them together.
+        self._layers = [[*names] for _, names in groupby(self._shapes, lambda name: name.rpartition(".")[0])]
+        self._gradients = [OwnGradients(sum(self._shapes[name].numel() for name in names)) for names in self._layers]
+        self.blocks = len(self._layers)
         self._each = torch.vmap(torch.func.grad_and_value(self._loss), in_dims=(None, 0, 0))
         self._try()
 
@@ -56,8 +60,11 @@ class ModuleNetwork(Network):
 
     def propagate(self, parameters: Array, x: Array, y: Array) -> tuple[Array, Sequence[Gradients]]:
         found, losses = self._each(self._views(parameters), torch.from_numpy(x), torch.from_numpy(y))
-        rows = torch.cat([found[name].reshape(len(x), -1) for name in self._shapes], dim=1)
-        return losses.detach().numpy(), [self._gradients.hold(rows.detach().numpy())]
+        held = []
+        for names, gradients in zip(self._layers, self._gradients, strict=True):
+            rows = torch.cat([found[name].reshape(len(x), -1) for name in names], dim=1)
+            held.append(gradients.hold(rows.detach().numpy()))
+        return losses.detach().numpy(), held
 
     def plain_sum(self, parameters: Array, x: Array, y: Array) -> Floats:
         total = np.zeros(self.size)
