@@ -148,6 +148,16 @@ def test_figures_of_bok_are_those_of_its_tables(main):
     assert {path.name for path in Path("pictures").iterdir()} == {f"figure-{n}.png" for n in (2, 4, 6, 7, 8, 9)}
 
 
+def test_every_cell_of_bok_s_tables_is_the_printed_one_but_for_its_slip(main):
+    """E* of Tables 10 to 12: its script multiplies where the bound adds (docs/sgd-bound.md)."""
+    rows = main("bok_tables")
+    tables = [row.split(":")[0] for row in rows if row.startswith("Table ") and "printed numbers differ" not in row]
+    assert tables == [f"Table {number}" for number in (1, 3, 4, 7, 8, 9, 10, 11, 12)]
+    differing = [row.split(":")[0] for row in rows if "printed numbers differ" in row]
+    assert set(differing) <= {"Table 10", "Table 11", "Table 12"}
+    assert not any("→ 0.00" in row for row in rows)
+
+
 def test_bok_chooses_the_steps_where_its_approximation_is_least(example):
     module = example("bok_choices")
     for _, setting in module.settings():
