@@ -59,3 +59,13 @@ def times_up(value: float, count: int) -> float:
         return nearest
     (top, bottom), (over, under) = value.as_integer_ratio(), nearest.as_integer_ratio()
     return nearest if over * bottom >= count * top * under else math.nextafter(nearest, math.inf)
+
+
+def over_up(value: float, divisor: float) -> float:
+    """The smallest double that is at least value / divisor, both of them positive."""
+    nearest = value / divisor
+    if not math.isfinite(nearest):
+        return nearest
+    ratios = (each.as_integer_ratio() for each in (float(value), float(divisor), nearest))
+    (top, bottom), (over, under), (found, part) = ratios
+    return nearest if found * over * bottom >= top * part * under else math.nextafter(nearest, math.inf)

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpcalc.rounding import FUNCTION, UNIT, accumulated, down, times_up, up
+from dpcalc.rounding import FUNCTION, UNIT, accumulated, down, over_up, times_up, up
 
 CHOSEN = random.Random(1)
 ROWS = [(CHOSEN.uniform(0.5, 2), CHOSEN.uniform(0.5, 2), CHOSEN.randint(2, 10**6)) for _ in range(400)]
@@ -37,6 +37,14 @@ def test_accumulated_is_highams_gamma() -> None:
         exact = count * Fraction(1, 2**53) / (1 - count * Fraction(1, 2**53))
         assert Fraction(accumulated(count)) >= exact * (1 - Fraction(UNIT) * 4)
         assert accumulated(count) >= count * UNIT
+
+
+def test_quotients_are_the_least_doubles_above() -> None:
+    for value, divisor, _ in ROWS:
+        found = over_up(value, divisor)
+        assert Fraction(found) >= Fraction(value) / Fraction(divisor) > Fraction(math.nextafter(found, 0.0))
+    assert over_up(6, 1.5) == 4.0
+    assert over_up(1e308, 1e-10) == math.inf
 
 
 def test_products_with_whole_numbers_are_the_least_doubles_above() -> None:

@@ -20,7 +20,7 @@ from dpcalc.pairs.base import Pair
 from dpcalc.pairs.discrete_gaussian import DiscreteGaussianPair, discrete_gaussian_pairs, turned_discrete_gaussian
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.turned import turned_points
-from dpcalc.rounding import UNIT, up
+from dpcalc.rounding import UNIT, over_up, up
 
 _MOST = 400_000
 
@@ -108,8 +108,8 @@ class DiscreteLaplace(Mechanism):
 
     @property
     def epsilon(self) -> float:
-        """The pure-DP parameter Δ/b."""
-        return self.sensitivity / self.scale
+        """The pure-DP parameter Δ/b, rounded up."""
+        return over_up(self.sensitivity, self.scale)
 
     @cached_property
     def _pair(self) -> PointPair:

@@ -15,6 +15,7 @@ from dpcalc.pairs.base import Pair
 from dpcalc.pairs.laplace import LaplacePair
 from dpcalc.pairs.points import LARGEST_LOSS
 from dpcalc.pairs.turned import TurnedLaplace
+from dpcalc.rounding import over_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +35,8 @@ class Laplace(Mechanism):
 
     @property
     def epsilon(self) -> float:
-        """The pure-DP parameter Δ/b."""
-        return self.sensitivity / self.scale
+        """The pure-DP parameter Δ/b, rounded up."""
+        return over_up(self.sensitivity, self.scale)
 
     @cached_property
     def _pair(self) -> LaplacePair:

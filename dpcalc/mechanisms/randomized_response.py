@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from dpcalc.mechanisms.declared import ReplacedDP
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive, expect_whole
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.points import PointPair, pure_dp_pair, two_links_pair
+from dpcalc.rounding import OUTWARD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +78,9 @@ class KaryRandomizedResponse(Mechanism):
 
     @property
     def epsilon(self) -> float:
-        """The pure-DP parameter log(p(k-1)/(1-p))."""
-        return math.log(self.p * (self.k - 1) / (1 - self.p))
+        """The pure-DP parameter log(p(k-1)/(1-p)), rounded up: near p = 1/k it is the excess pk - 1 that counts."""
+        p = Fraction(self.p)
+        return math.log1p(float((p * self.k - 1) / (1 - p))) * OUTWARD
 
     @cached_property
     def _pair(self) -> PointPair:

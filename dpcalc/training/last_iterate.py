@@ -14,6 +14,7 @@ from dpcalc.last_iterate.course import with_rounding
 from dpcalc.last_iterate.losses import LinearLoss
 from dpcalc.last_iterate.setting import Setting
 from dpcalc.report import rounded_up
+from dpcalc.rounding import times_up
 from dpcalc.training.names import LINEAR
 from dpcalc.training.plan import Plan
 from dpcalc.training.settings import Settings
@@ -157,7 +158,7 @@ def _setting(plan: Plan, losses: LinearLoss, steps: int | None, adjacency: Adjac
         diameter=settings.diameter,
         adjacency=adjacency,
         largest_batch=plan.slots if plan.batches.has_random_size else None,
-        overflow=min(1.0, steps * plan.overflow),
+        overflow=min(1.0, times_up(plan.overflow, steps)),
     )
 
 

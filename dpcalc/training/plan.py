@@ -23,6 +23,7 @@ from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.declared import DeclaredDP
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+from dpcalc.rounding import times_up
 from dpcalc.training.batches import Batches
 from dpcalc.training.looks import Looks, looks_of
 from dpcalc.training.names import FIXED
@@ -108,7 +109,11 @@ class Plan:
             count = -(-steps // self.batches.steps_per_epoch)
         if self.overflow == 0:
             return [(mechanism, count), *self.looked]
-        return [(mechanism, count), *self.looked, (DeclaredDP(epsilon=0.0, delta=min(1.0, steps * self.overflow)), 1)]
+        return [
+            (mechanism, count),
+            *self.looked,
+            (DeclaredDP(epsilon=0.0, delta=min(1.0, times_up(self.overflow, steps))), 1),
+        ]
 
     @cached_property
     def looks(self) -> Looks:

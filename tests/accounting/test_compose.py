@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpcalc.accounting import compose as compose_module
 from dpcalc.accounting.compose import compose, upper_epsilon
+from dpcalc.accounting.engines import by_laws
+from dpcalc.accounting.question import Answer
 from dpcalc.accounting.steering import needs
-from dpcalc.errors import IncompatibleError, InputError
+from dpcalc.errors import CertificationError, IncompatibleError, InputError
 from dpcalc.mechanisms.allocated import RandomlyAllocated
 from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
 from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
@@ -302,3 +305,15 @@ def test_an_engine_that_overflows_leaves_the_question_to_the_others():
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         assert compose([(poisson(1.6, 2e-4), 2)], epsilon=0.0).delta <= 9.9e-5
+
+
+@pytest.mark.parametrize("question", [{"delta": 1e-5}, {"epsilon": 0.3}])
+def test_an_accountant_below_what_is_certain_stops_the_program(monkeypatch, question):
+    """A fault is planted in one of the accountants: its upper bound is a hundredth of the truth."""
+    parts = [(poisson(1.1, 0.02), 40)]
+    found = compose(parts, **question)
+    wrong = (found.epsilon if "delta" in question else found.delta) / 100
+    monkeypatch.setattr(compose_module, "by_basic_composition", lambda *_: Answer("basic", wrong, None, None))
+    monkeypatch.setattr(compose_module, "_by_laws", lambda parts, question, _known: by_laws(parts, question))
+    with pytest.raises(CertificationError, match="is a fault of the program"):
+        compose(parts, **question)

@@ -26,6 +26,7 @@ from dpcalc.filters.settings import Settings
 from dpcalc.filters.state import load_state, save_state, settings_key
 from dpcalc.filters.subsampled import SubsampledRenyi
 from dpcalc.filters.summary import details, guarantee, losses
+from dpcalc.filters.table import write_table
 
 NORMS = np.random.default_rng(0).random((30, 12))
 REQUESTS = {
@@ -181,3 +182,10 @@ def test_no_setting_is_forgotten_in_a_state() -> None:
     fields = {field.name for kind in (Rule, Settings) for field in dataclasses.fields(kind)} - told_otherwise
     assert fields <= set(settings_key(SETTINGS))
     assert set(OTHERS) == set(settings_key(SETTINGS)) - {"version"}
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
+def test_a_table_of_individuals_is_its_owners_alone(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("pyarrow" if name.endswith("parquet") else "csv")
+    write_table(tmp_path / name, {"id": [2, 1], "epsilon": [0.5, 0.7]}, note="ε")
+    assert (tmp_path / name).stat().st_mode & 0o777 == 0o600

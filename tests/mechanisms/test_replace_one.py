@@ -279,6 +279,7 @@ def test_nearly_all_records_cost_what_replacing_one_costs(mechanism) -> None:
 
 
 def test_shuffled_runs_attain_nothing_that_is_known() -> None:
-    base = Gaussian(noise_multiplier=1.0)
-    assert OncePerEpoch(base=base, shuffled=True).attained_runs(3, delta=1e-6) is None
-    assert OncePerEpoch(base=base).attained_runs(3, delta=1e-6) is not None
+    base = Exponential(epsilon=0.5)  # has runs and a last one of its own
+    for shuffled, known in ((OncePerEpoch(base=base, shuffled=True), False), (OncePerEpoch(base=base), True)):
+        assert (shuffled.attained_runs(3, lambda: 2.0) is not None) is known
+        assert (shuffled.attained_last(3) is not None) is known

@@ -13,10 +13,12 @@ import pytest
 
 from dpcalc.mechanisms.allocated import RandomlyAllocated
 from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
-from dpcalc.mechanisms.discrete import DiscreteGaussian
+from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.histogram import Histogram
+from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.randomized_response import KaryRandomizedResponse
 from dpcalc.mechanisms.truncated import TruncatedPoisson, binomial_tail
 
 DRAWS = 300
@@ -54,6 +56,40 @@ def test_other_notions_of_repeated_steps_and_of_groups() -> None:
         assert Fraction(DeclaredDP(epsilon=value, delta=0.0).group(times).epsilon) >= times * Fraction(value)
         for order, bound in zip(ORDERS, DeclaredGDP(mu=value).rdp_at(ORDERS.tolist()), strict=True):
             assert Fraction(bound) >= Fraction(float(order)) * Fraction(value) ** 2 / 2
+
+
+def test_the_epsilon_of_laplace_noise_on_either_line() -> None:
+    chosen = random.Random(5)
+    for _ in range(DRAWS):
+        scale, sensitivity = chosen.uniform(0.05, 30), chosen.randint(1, 9)
+        exact = Fraction(sensitivity) / Fraction(scale)
+        for mechanism in (
+            Laplace(scale=scale, sensitivity=sensitivity),
+            DiscreteLaplace(scale=scale, sensitivity=sensitivity),
+        ):
+            assert exact <= Fraction(mechanism.pure_epsilon() or 0.0) <= exact * (1 + Fraction(1, 1 << 52))
+    assert Laplace(scale=3.0, sensitivity=3.0).pure_epsilon() == 1.0
+
+
+def test_the_epsilon_of_answers_that_are_nearly_all_alike() -> None:
+    """At p = (1 + 1e-9)/k the ratio of the answers is 1 in doubles, up to eight digits."""
+    chosen = random.Random(6)
+    for _ in range(DRAWS):
+        k = chosen.randint(2, 9)
+        p = (1 + 10 ** chosen.uniform(-10, 0) * (k - 1) * 0.99) / k
+        exact = mpmath.log(mpf(p) * (k - 1) / (1 - mpf(p)))
+        found = KaryRandomizedResponse(p=p, k=k).pure_epsilon() or 0.0
+        assert exact <= found <= exact * (1 + mpf("2e-14"))
+
+
+def test_declared_zcdp_at_its_orders_and_the_gaussian_that_attains_it() -> None:
+    chosen = random.Random(7)
+    for _ in range(DRAWS):
+        rho = chosen.uniform(1e-3, 3)
+        declared = DeclaredZCDP(rho=rho)
+        for order, bound in zip(ORDERS, declared.rdp(ORDERS), strict=True):
+            assert Fraction(float(bound)) >= Fraction(float(order)) * Fraction(rho)
+        assert Fraction(declared.attained_pairs()[0].mu) ** 2 <= 2 * Fraction(rho)
 
 
 def test_the_cells_of_a_histogram() -> None:

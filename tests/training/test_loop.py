@@ -326,10 +326,11 @@ def test_the_tail_of_a_log_after_the_checkpoint_is_cut_off(tmp_path, monkeypatch
     assert steps == sorted(steps)
 
 
+@pytest.mark.parametrize("checkpoint", ["c.npz", None])
 @pytest.mark.parametrize("log", ["log.npy", "log.csv"])
-def test_logs_and_checkpoints_are_for_their_owner_alone(tmp_path, log):
-    files = Files(log=str(tmp_path / log), checkpoint=str(tmp_path / "c.npz"))
-    _run(FULL, files=files)
+def test_logs_and_checkpoints_are_for_their_owner_alone(tmp_path, log, checkpoint):
+    kept = {} if checkpoint is None else {"checkpoint": str(tmp_path / checkpoint)}
+    _run(FULL, files=Files(log=str(tmp_path / log), **kept))
     for path in tmp_path.iterdir():
         assert path.stat().st_mode & 0o077 == 0
 

@@ -16,7 +16,7 @@ from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.declared.base import Declared, times
 from dpcalc.mechanisms.validation import expect_adjacency
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, RENYI_ORDER
-from dpcalc.rounding import times_up, up
+from dpcalc.rounding import UNIT, times_up, up
 
 if TYPE_CHECKING:
     from dpcalc.arrays import Floats
@@ -111,7 +111,7 @@ class DeclaredZCDP(_FromRdp):
     def _gaussian(self) -> GaussianPair:
         from dpcalc.pairs.gaussian import GaussianPair
 
-        return GaussianPair(math.sqrt(2 * self.rho))
+        return GaussianPair(math.nextafter(math.sqrt(2 * self.rho), 0.0))
 
     def zcdp(self) -> float:
         return self.rho
@@ -132,7 +132,7 @@ class DeclaredZCDP(_FromRdp):
         import numpy as np
 
         with np.errstate(over="ignore"):
-            return orders * self.rho
+            return orders * self.rho * (1 + 2 * UNIT)
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair
