@@ -204,7 +204,7 @@ def composed(parts: Parts, drawn: Sketch, hints: Hints, near: tuple[float, float
 
 def _step(parts: Parts, drawn: Sketch, hints: Hints, group: list[int]) -> Law:
     """Single steps of some pairs on the same grids."""
-    spans = paired(spans_for(hints, drawn.losses, drawn.mean_masses(np.array(group))))
+    spans = paired(spans_for(hints, drawn.losses, drawn.mean_masses(np.array(group))), len(group))
     if sum(last - first for first, last in spans) > _MANY_POINTS:
         raise OverflowError("single steps would have too many points")
     return discretised([parts[k][0] for k in group], hints.step, spans, hints.tilt)

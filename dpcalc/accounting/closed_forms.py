@@ -83,7 +83,7 @@ def by_basic_composition(parts: Parts, question: Question) -> Answer:
 
 def sum_up(terms: Iterable[tuple[float, int]]) -> float:
     """Σ count·value, rounded up; the double itself where the sum is one."""
-    terms = list(terms)
+    terms = [term for term in terms if term[0] != 0]
     if any(math.isinf(value) for value, _ in terms):
         return math.inf
     exact = sum((Fraction(value) * count for value, count in terms), Fraction(0))

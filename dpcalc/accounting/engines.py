@@ -87,16 +87,17 @@ def _answer(
 ) -> Answer:
     """What the engines say, asked so tightly, of pairs from above and from below."""
     over, under = (_only(_compositions(runs), direction) for runs in (above, below))
-    found = {composition: _interval(composition, asked) for composition in dict.fromkeys((*over, *under))}
-    upper = worst([found[composition].upper for composition in over])
-    lower = worst([found[composition].lower for composition in under]) if under else None
-    decisive = max(over, key=lambda composition: found[composition].upper)
+    composed = [*over, *(composition for composition in under if composition not in over)]
+    found = [_interval(composition, asked) for composition in composed]
+    upper = worst([interval.upper for interval in found[: len(over)]])
+    lower = worst([found[composed.index(composition)].lower for composition in under]) if under else None
+    decisive = max(range(len(over)), key=lambda k: found[k].upper)
     narrow = lower is not None and lower > 0 and upper <= 1.2 * lower
     estimate = (lower + upper) / 2 if narrow and lower is not None else None
     stopped = None
     if not question.is_met(lower, upper):
         stopped = found[decisive].stopped or "no attained pair is known to come closer"
-    certificate = {**found[decisive].certificate, "direction": "worse of " + " and ".join(decisive[1])}
+    certificate = {**found[decisive].certificate, "direction": "worse of " + " and ".join(over[decisive][1])}
     return Answer("pld", upper, lower, estimate, "certified", certificate, stopped)
 
 
@@ -139,6 +140,8 @@ def _surely_infinite(composition: Composition) -> float:
     """What δ is at least at every ε: the probability that some step of a direction reveals everything, from below."""
     pairs, directions = composition
     masses = [pair.surely_infinite() for pair, _ in pairs]
+    if not any(map(any, masses)):
+        return 0.0
     found = []
     for side in (0 if direction == "remove" else 1 for direction in directions):
         if any(mass[side] >= 1 for mass in masses):

@@ -125,7 +125,7 @@ class Mechanism(ABC):
 
     @cached_property
     def _basic_dp(self) -> tuple[float, float]:
-        pairs = dict.fromkeys(self.pairs())
+        pairs = self.pairs()
         return max(0.0, *(pair.support()[1] for pair in pairs)), max(pair.at_infinity()[0] for pair in pairs)
 
     def pure_epsilon(self) -> float | None:

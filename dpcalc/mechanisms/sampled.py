@@ -126,6 +126,8 @@ class PoissonSampled(_Sampled):
         if turned:
             return turned[1], turned[1]
         attained = self.base.attained_pairs()
+        if attained == self.base.pairs():
+            return self._one_record
         return attained and sampled(attained, self.sampling_rate)
 
     def _unsampled(self) -> Mechanism:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NoReturn
 
 from dpcalc.errors import InputError
 from dpcalc.guarantee import ADJACENCIES
@@ -10,32 +11,38 @@ from dpcalc.guarantee import ADJACENCIES
 
 def expect_positive(name: str, value: float, *, least: float = 0.0) -> None:
     """A finite number above zero, or above something very small."""
-    _expect(name, value, f"in ({least:g}, {math.inf})", least < value < math.inf)
+    if not least < value < math.inf:
+        _refuse(name, value, f"in ({least:g}, {math.inf})")
 
 
 def expect_non_negative(name: str, value: float) -> None:
     """A finite number, zero or above."""
-    _expect(name, value, f"in [0, {math.inf})", 0 <= value < math.inf)
+    if not 0 <= value < math.inf:
+        _refuse(name, value, f"in [0, {math.inf})")
 
 
 def expect_rate(name: str, value: float) -> None:
     """A probability above zero."""
-    _expect(name, value, "in (0, 1]", 0 < value <= 1)
+    if not 0 < value <= 1:
+        _refuse(name, value, "in (0, 1]")
 
 
 def expect_proportion(name: str, value: float) -> None:
     """A part of a whole, none and all of it included."""
-    _expect(name, value, "in [0, 1]", 0 <= value <= 1)
+    if not 0 <= value <= 1:
+        _refuse(name, value, "in [0, 1]")
 
 
 def expect_probability(name: str, value: float) -> None:
     """A probability below one."""
-    _expect(name, value, "in [0, 1)", 0 <= value < 1)
+    if not 0 <= value < 1:
+        _refuse(name, value, "in [0, 1)")
 
 
 def expect_whole(name: str, value: float, *, low: int = 1) -> None:
     """A whole number, at least `low`."""
-    _expect(name, value, f"to be a whole number, at least {low}", math.isfinite(value) and value == int(value) >= low)
+    if not (math.isfinite(value) and value == int(value) >= low):
+        _refuse(name, value, f"to be a whole number, at least {low}")
 
 
 def expect_adjacency(value: str) -> None:
@@ -44,6 +51,5 @@ def expect_adjacency(value: str) -> None:
         raise InputError(f"Expected adjacency={value} to be one of {', '.join(ADJACENCIES)}.")
 
 
-def _expect(name: str, value: float, allowed: str, holds: bool) -> None:
-    if not holds:
-        raise InputError(f"Expected {name}={value} {allowed}.")
+def _refuse(name: str, value: float, allowed: str) -> NoReturn:
+    raise InputError(f"Expected {name}={value} {allowed}.")

@@ -20,13 +20,17 @@ class Cells(NamedTuple):
 
 
 def tail_errors(masses: Floats, sharpness: float | Floats = 0.0) -> Floats:
-    """Bounds on the errors of masses that are differences of distribution functions on the side of the tail.
+    """Bounds on the errors of masses that are differences of distribution functions on the side of the tail."""
+    below, above = np.cumsum(masses, axis=-1), np.cumsum(masses[..., ::-1], axis=-1)[..., ::-1]
+    return difference_errors(np.minimum(np.minimum(below, above), 1.0), sharpness)
+
+
+def difference_errors(tail: Floats, sharpness: float | Floats = 0.0) -> Floats:
+    """Bounds on the errors of differences of two distribution functions, the larger of which is `tail`.
 
     With F the larger tail, its quantile v ≤ √(2 log 1/F) and `NORMAL_TAIL` the error of each function; an argument
     t/μ ± μ/2 with μ = `sharpness` is itself off by 2(v + μ) units.
     """
-    below, above = np.cumsum(masses, axis=-1), np.cumsum(masses[..., ::-1], axis=-1)[..., ::-1]
-    tail = np.minimum(np.minimum(below, above), 1.0)
     squared = -2 * np.log(np.maximum(tail, FAINT))
     flat, steep = NORMAL_TAIL
     return np.asarray(4 * UNIT * (flat + steep * squared + sharpness * (1 + np.sqrt(squared))) * tail)

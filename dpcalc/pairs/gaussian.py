@@ -9,10 +9,10 @@ from functools import cache
 
 import numpy as np
 
-from dpcalc.arrays import Complexes, Floats
+from dpcalc.arrays import Bools, Complexes, Floats, Indices
 from dpcalc.elementary import log_ndtr, ndtr
 from dpcalc.pairs.base import MixturePair, Pair
-from dpcalc.pairs.cells import Cells, cells_from_tails, tail_errors
+from dpcalc.pairs.cells import Cells, cells_from_tails, difference_errors
 from dpcalc.pairs.moments import ROUNDING
 from dpcalc.pairs.subsampled_gaussian import log_mgf as subsampled_log_mgf
 from dpcalc.pairs.subsampled_renyi import log_excess as subsampled_log_excess
@@ -41,26 +41,56 @@ def _gauss() -> tuple[Floats, Floats]:
     return (1 + nodes) / 2, weights / 2
 
 
-def _refine(masses: Floats, errors: Floats, edges: Floats, mu: Floats, sign: int) -> None:
-    """Replace masses of narrow cells by Gauss's rule, whose error is relative to the cell and not to its tail.
+def _cells(mu: Floats, edges: Floats, sign: int) -> tuple[Floats, Floats]:
+    """The masses of N(∓μ/2, 1) on the scale of edges / μ, and bounds on their errors; one row for each μ of a column.
+
+    Of narrow cells by Gauss's rule, whose error is relative to the cell, of others as differences of tails.
+    """
+    x = np.full((len(mu), edges.shape[1] + 2), np.inf)
+    x[:, 0], x[:, 1:-1] = -np.inf, edges / mu + sign * mu / 2
+    with np.errstate(invalid="ignore"):  # between edges at infinity
+        width = np.diff(edges) / mu
+    inner, inner_errors, narrow = _by_rule(x[:, 1:-2], width, mu)
+    columns = np.concatenate(([0], 1 + np.flatnonzero(~narrow.all(axis=0)), [edges.shape[1]]))
+    needed = np.union1d(columns, columns + 1)
+    found, found_errors = _between(x[:, needed], np.searchsorted(needed, columns), mu)
+    masses, errors = np.empty((2, len(mu), edges.shape[1] + 1))
+    masses[:, 1:-1], errors[:, 1:-1] = inner, inner_errors
+    keep = np.zeros(found.shape, dtype=bool)
+    keep[:, 1:-1] = narrow[:, columns[1:-1] - 1]
+    masses[:, columns] = np.where(keep, masses[:, columns], found)
+    errors[:, columns] = np.where(keep, errors[:, columns], found_errors)
+    return masses, errors
+
+
+def _by_rule(start: Floats, width: Floats, mu: Floats) -> tuple[Floats, Floats, Bools]:
+    """Masses of cells by Gauss's rule, bounds on their errors, and where the cells are narrow enough for these.
 
     On a cell of width w around v the rule of five points errs by at most w¹¹ (5!)⁴ / (11 (10!)³) · max |φ⁽¹⁰⁾|, and
     |φ⁽¹⁰⁾| ≤ (|v| + 4)¹⁰ φ there: 6e-16 of the mass for w(|v| + 4) ≤ ½, plus the rounding of widths and densities.
-    One row for each μ of a column.
     """
-    with np.errstate(invalid="ignore"):
-        start, width = edges[:, :-1] / mu + sign * mu / 2, np.diff(edges) / mu
+    with np.errstate(over="ignore", invalid="ignore"):  # in other cells
         largest = np.maximum(np.abs(start), np.abs(start + width))
         narrow = (width > 0) & (width * (largest + 4) <= 0.5) & (largest < 37)
-    if narrow.any():
-        start, width, v = start[narrow], width[narrow], largest[narrow]
-        density = np.zeros(len(width))
+        density = np.zeros(start.shape)
         for node, weight in zip(*_gauss(), strict=True):
-            at = start + width * node
-            density += weight * np.exp(-at * at / 2)
-        refined = width * density / math.sqrt(2 * math.pi)
-        masses[:, 1:-1][narrow] = refined
-        errors[:, 1:-1][narrow] = refined * UNIT * (32 + 4 * v * (v + np.broadcast_to(mu, narrow.shape)[narrow]))
+            at = width * node
+            at += start
+            at *= at
+            at *= -0.5
+            np.exp(at, out=at)
+            at *= weight
+            density += at
+        masses = width * density / math.sqrt(2 * math.pi)
+        return masses, masses * UNIT * (32 + 4 * largest * (largest + mu)), narrow
+
+
+def _between(x: Floats, at: Indices, mu: Floats) -> tuple[Floats, Floats]:
+    """The masses between points and the next ones as differences of tails, and bounds on their errors."""
+    below, above = _tails(x)
+    end, start = below[:, at + 1], above[:, at]  # the tail that holds the cell, on either side
+    masses = np.where(end <= start, end - below[:, at], start - above[:, at + 1])
+    return np.maximum(masses, 0.0), difference_errors(np.minimum(end, start), mu)
 
 
 @dataclass(frozen=True)
@@ -81,10 +111,7 @@ class GaussianPair(Pair):
     @classmethod
     def cells_of_all(cls, pairs: Sequence[Pair], edges: Floats) -> Cells:
         mu = np.array([[pair.sharpness()] for pair in pairs])
-        p, q = _masses(mu, edges)
-        p_error, q_error = tail_errors(p, mu), tail_errors(q, mu)
-        for masses, errors, sign in ((p, p_error, -1), (q, q_error, 1)):
-            _refine(masses, errors, edges, mu, sign)
+        (p, p_error), (q, q_error) = (_cells(mu, edges, sign) for sign in (-1, 1))
         return Cells(p, q, p_error, q_error)
 
     @classmethod

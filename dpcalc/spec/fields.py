@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal
 
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, RATE, RENYI_ORDER, Range, is_number, parse_number, parse_whole
@@ -24,6 +25,11 @@ class Field:
     allowed: Range
     whole: bool = False
     more_means: Literal["more loss", "less loss"] | None = None
+
+    @cached_property
+    def what(self) -> str:
+        """The number that is expected, in words."""
+        return f"a {'whole ' if self.whole else ''}number in {self.allowed}"
 
 
 FIELDS: Mapping[str, Field] = {
@@ -56,8 +62,7 @@ SOLVABLE = tuple(name for name, known in FIELDS.items() if known.more_means)
 
 def read_number(node: Node, known: Field) -> float:
     """The number that stands here, inside its range; raises where it is not."""
-    what = f"a {'whole ' if known.whole else ''}number in {known.allowed}"
-    text = node.text(what)
+    what, text = known.what, node.text(known.what)
     # In quotes a number is a word, except for a fraction, which JSON has no other way to write.
     quoted = not node.plain and "/" not in text
     if text == SOLVE:
@@ -123,11 +128,14 @@ class Reader:
 
         The first key of each set decides.
         """
-        given = [i for i, keys in enumerate(forms) if any(self.has(key) for key in keys)]
-        choices = one_of(" with ".join(keys) for keys in forms)
+        given = [i for i, keys in enumerate(forms) if not self.values.keys().isdisjoint(keys)]
         if len(given) > 1:
             together = " and ".join(next(key for key in forms[i] if self.has(key)) for i in given)
-            self.node.fail(f"{together} do not go together; give {choices}")
+            self.node.fail(f"{together} do not go together; give {_choices(forms)}")
         if not given or not self.has(forms[given[0]][0]):
-            self.node.fail(f"{choices} is missing")
+            self.node.fail(f"{_choices(forms)} is missing")
         return given[0]
+
+
+def _choices(forms: Iterable[tuple[str, ...]]) -> str:
+    return one_of(" with ".join(keys) for keys in forms)

@@ -103,8 +103,9 @@ class Node:
     def word(self, allowed: Iterable[str]) -> str:
         """The content as one of the allowed words, with the nearest one suggested otherwise."""
         words = list(allowed)
-        text = self.text(one_of(words))
+        text = self.content if isinstance(self.content, str) else ""
         if text not in words:
+            text = self.text(one_of(words))
             self.fail(f"expected {one_of(words)}, got {self.found()}{nearest(text, words)}")
         return text
 

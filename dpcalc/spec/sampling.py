@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
@@ -19,6 +20,7 @@ RATE_KEYS = ("rate", "batch_size", "dataset_size")
 ALLOCATION_KEYS = ("steps", "selected")
 TRUNCATION_KEYS = ("largest_batch",)
 SAMPLING_KEYS = (*RATE_KEYS, *ALLOCATION_KEYS, *TRUNCATION_KEYS)
+_RUN_KEYS = tuple(key for key in SAMPLING_KEYS if key != "steps")  # a run has steps of its own
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,14 @@ class Sampling:
 
     def has_rate(self) -> bool:
         """Whether the size of a batch is stated."""
-        return any(self.keys.has(key) for key in RATE_KEYS)
+        return not self.keys.values.keys().isdisjoint(RATE_KEYS)
 
     def rate(self) -> float:
         """The share of the records in a batch."""
+        return self._rate
+
+    @cached_property
+    def _rate(self) -> float:
         if self.keys.form(("rate",), ("batch_size", "dataset_size")) == 0:
             return self.keys.number("rate")
         batch_size, dataset_size = self.keys.whole("batch_size"), self.keys.whole("dataset_size")
@@ -169,29 +175,30 @@ SCHEMES: Mapping[str, Scheme] = {
 
 def read_sampling(entry: Reader, *, is_run: bool = False) -> Sampling | None:
     """The sampler of an entry; None if it has none and so uses every record."""
-    own = tuple(key for key in SAMPLING_KEYS if not (is_run and key == "steps"))  # a run has steps of its own
+    own = _RUN_KEYS if is_run else SAMPLING_KEYS
     node = entry.values.get("sampling")
     if node is None:
         for key in own:
             if entry.has(key):
                 entry.values[key].fail(f"{key} belongs to a sampling, and there is none; add sampling: poisson")
         return None
-    sampling = _block(entry, node, own) if isinstance(node.content, dict) else Sampling(node.word(SCHEMES), entry)
+    scheme, keys = _block(entry, node, own) if isinstance(node.content, dict) else (node.word(SCHEMES), entry)
     for key in own:
-        if sampling.keys.has(key) and key not in SCHEMES[sampling.scheme].keys:
-            owner = next(name for name, scheme in SCHEMES.items() if key in scheme.keys)
-            sampling.keys.values[key].fail(f"{key} belongs to sampling: {owner}, not to {sampling.scheme}")
-    return replace(sampling, is_run=is_run)
+        if key in keys.values and key not in SCHEMES[scheme].keys:
+            owner = next(name for name, other in SCHEMES.items() if key in other.keys)
+            keys.values[key].fail(f"{key} belongs to sampling: {owner}, not to {scheme}")
+    return Sampling(scheme, keys, is_run)
 
 
-def _block(entry: Reader, node: Node, own: tuple[str, ...]) -> Sampling:
+def _block(entry: Reader, node: Node, own: tuple[str, ...]) -> tuple[str, Reader]:
+    """The scheme of a block, and where its numbers are: inside, or beside it."""
     node.only_keys(("scheme", *SAMPLING_KEYS), "sampling")
     block = Reader(node)
     if not block.has("scheme"):
         node.fail(f"scheme is missing: {one_of(SCHEMES)}")
     scheme = block.values["scheme"].word(SCHEMES)
-    inside = [key for key in SAMPLING_KEYS if block.has(key)]
-    beside = [key for key in own if entry.has(key)]
+    inside = [key for key in SAMPLING_KEYS if key in block.values]
+    beside = [key for key in own if key in entry.values]
     if inside and beside:
         entry.values[beside[0]].fail(f"{beside[0]} stands beside a sampling that has {inside[0]}; keep one of them")
-    return Sampling(scheme, entry if beside else block)
+    return scheme, entry if beside else block

@@ -254,12 +254,15 @@ def _split(
 def _common(values: Floats, weights: Floats) -> Floats:
     """For each row, a bound of a value in nearly all of its weight: any choice is sound."""
     weights = np.where(values < _UNKNOWN, weights, 0.0)  # what is hardly known is never charged to all
+    heavy = np.max(values, axis=-1, where=weights > _REST, initial=-np.inf)[:, None]
+    columns = np.flatnonzero((values >= heavy).any(axis=0))  # no smaller value can be the one that is looked for
+    values, weights = values[:, columns], weights[:, columns]
     order = np.argsort(-values, axis=-1)
     beyond = np.cumsum(np.take_along_axis(weights, order, axis=-1), axis=-1) <= _REST
-    sorted_values = np.take_along_axis(values, order, axis=-1)
     first = np.minimum(beyond.sum(axis=-1), values.shape[-1] - 1)
-    found = sorted_values[np.arange(len(values)), first]
-    return np.asarray(np.where(found < _UNKNOWN, found, 0.0)[:, None])
+    at = np.take_along_axis(order, first[:, None], axis=-1)
+    found = np.take_along_axis(values, at, axis=-1)
+    return np.asarray(np.where(found < _UNKNOWN, found, 0.0))
 
 
 def _known(cells: Cells, q: Floats) -> tuple[Floats, Floats, float]:

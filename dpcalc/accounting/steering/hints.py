@@ -22,7 +22,7 @@ SMALL_DELTA = 1e-9
 """Below, directions are composed one by one, each in its own scale."""
 
 BASE_SHARE = 0.2  # of the variance, for putting single steps on a grid
-WHOLE_SHARE = 0.35  # the same where that is the only grid: above and below cost as much each
+WHOLE_SHARE = 0.345  # the same where that is the only grid: above and below cost as much each
 MOVE_SHARE = 0.5  # and for moving parts of products to coarser ones
 _WHOLE, _TAIL = 0.7, 0.02  # of what is available, for a whole grid and for each of its ends
 COARSEST = 1.5

@@ -15,6 +15,7 @@ _BASE_MOVE = 0.02  # of the variances, for each end of each grid of a single ste
 _WIDEST = 1 << 14  # blocks of points of one grid on either side of the middle
 _MOST = 1 << 17  # points of the coarsest grid
 _FURTHEST = 680.0
+_CHEAP = 100_000  # points of all laws, that a grid less is worth
 
 
 def spans_for(hints: Hints, losses: Floats, masses: Floats) -> Spans:
@@ -70,9 +71,13 @@ def _end(ratios: Floats, logs: Floats, rare: float) -> float:
     return float(ratios[last] + part * (ratios[last + 1] - ratios[last]))
 
 
-def paired(spans: Spans) -> Spans:
-    """The same with every second grid left out, the finer of two used instead: fewer parts of more points."""
-    out = list(spans)
-    for k in range(1, len(out), 2):
-        out[k - 1] = (out[k][0] * RATIO, out[k][1] * RATIO)
+def paired(spans: Spans, laws: int) -> Spans:
+    """The same with a grid left out, the next finer one used instead, where that is few points more of so many laws."""
+    out, k = list(spans), 1
+    while k < len(out):
+        low, high = out[k][0] * RATIO, out[k][1] * RATIO
+        few = (high - low - (out[k - 1][1] - out[k - 1][0])) * laws <= _CHEAP
+        if few:
+            out[k - 1] = (low, high)
+        k += 2 if few else 1
     return tuple(out)
