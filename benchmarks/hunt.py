@@ -8,8 +8,8 @@
 replace-one, against a record that turns into its opposite. *laplace*: one sampled Laplace step. *declared*: RDP at some
 orders, against Bernoulli pairs that keep to it, with the risk. *schedule*: wide noise and rate schedules, by a convex
 minorant in rationals. Logs (hunt_logs.py): *filter*, *columns*, *sampled*. Other commands (hunt_answers.py): *turned*,
-*allocated*, *converted*, *calibrated*, *adversary*, *read*. Not part of CI. Prints every contradiction with its
-question, and how many of each kind were asked, also when it is interrupted.
+*allocated*, *converted*, *calibrated*, *adversary*, *read*. Mixed lists (hunt_lists.py): *mixed*, *solved*. Not part of
+CI. Prints every contradiction with its question, and how many of each kind were asked, also when it is interrupted.
 """
 
 from __future__ import annotations
@@ -219,9 +219,9 @@ def gaussian_delta(parts: list[tuple[float, float, int]], epsilon: float, remove
 def gaussian_question(draw: random.Random) -> Check | None:
     parts = []
     for _ in range(draw.choice([1, 1, 2, 3])):
-        sigma = round(log_uniform(draw, 0.7, 8), 3)
-        parts.append((sigma, round(log_uniform(draw, 1e-3, 0.5), 5), draw.randint(200, 20_000)))
-    delta = log_uniform(draw, 1e-12, 1e-3)
+        sigma = round(log_uniform(draw, 0.6, 12), 3)
+        parts.append((sigma, round(log_uniform(draw, 1e-4, 0.7), 6), round(log_uniform(draw, 100, 200_000))))
+    delta = log_uniform(draw, 1e-15, 1e-2)
     arguments = ["compose", "--delta", repr(delta)]
     for sigma, rate, count in parts:
         arguments += ["-m", f"gaussian,noise_multiplier={sigma},sampling=poisson,rate={rate},count={count}"]
@@ -467,6 +467,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     wanted = parser.parse_args()
     import hunt_answers
+    import hunt_lists
     import hunt_logs
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job in the background does not hear Ctrl-C
@@ -482,6 +483,7 @@ def main() -> None:
             "declared": declared_question,
             "schedule": lambda draw: schedule_question(draw, folder),
             **hunt_answers.QUESTIONS,
+            **hunt_lists.QUESTIONS,
             **{
                 kind: partial(question, folder=folder)
                 for kind, question in (hunt_logs.QUESTIONS | hunt_answers.READ).items()

@@ -24,7 +24,7 @@ def filter_question(draw: random.Random, folder: Path) -> Check | None:
     """Norms without sampling, folded one record at a time in rationals."""
     people, steps = draw.randint(1, 30), draw.randint(1, 40)
     sigma, budget = draw.choice([1, 2, 4, 10]), Fraction(draw.randint(1, 30), 10)
-    sizes, parts = [0, 1, 2, 3, 5, 8], [1, 2, 4, 8]
+    sizes, parts = draw.choice([([0, 1, 2, 3, 5, 8], [1, 2, 4, 8]), ([0, 1, 3, 2**30], [1, 8, 2**30, 2**60])])
     norms = [[Fraction(draw.choice(sizes), draw.choice(parts)) for _ in range(people)] for _ in range(steps)]
     path = folder / "log.csv"
     lines = [f"{t},p{i},{float(norm)!r}" for t, row in enumerate(norms) for i, norm in enumerate(row)]

@@ -1,12 +1,14 @@
 """Individual ε under sampling against certified brackets of `compose`, on random records.
 
-    python benchmarks/individual.py [records] [seed] [--whole | --wide | --rare | --near]
+    python benchmarks/individual.py [records] [seed] [--whole | --wide | --rare | --near | --alike]
     python benchmarks/individual.py --people
 
 Prints how many were below the certified lower bound (none may be), and how far above the upper one the others are; also
 when it is interrupted. Without an option: q 1e-4…0.2, z 0.5…10, T 10…10⁵, δ 1e-12…1e-3; --whole: q 1e-7…1, z 0.2…20,
 T 1…10⁶, δ 1e-12…1e-3; --wide: the same, δ 1e-60…0.9; --rare: q 1e-7…1e-4, z 0.2…1.5, T 10³…10⁶, δ 1e-12…1e-2; --near:
-usual records, δ between half and 1.01 of δ(0), mostly close to it. --people: processor time a person, for 10⁵ people.
+usual records, δ between half and 1.01 of δ(0), mostly close to it; --alike: as --whole with δ to 0.9, but 45 records,
+five of each of the nine shapes, share q, z and δ and are answered together, as those of a log are: thousands in
+minutes. --people: processor time a person, for 10⁵ people.
 """
 
 from __future__ import annotations
@@ -85,6 +87,22 @@ def random_record(
     return usual._replace(delta=min(0.9, largest * (1.01 if rng.random() < 0.1 else 1 - between(1e-3, 0.5))))
 
 
+def alike_records(rng: np.random.Generator) -> list[Record]:
+    """Five of each shape under one noise, rate and δ; of δ up to 0.9, but not so large that everybody's ε is 0."""
+
+    def between(low: float, high: float) -> float:
+        return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+    rate, noise, steps = between(1e-7, 1), between(0.2, 20), between(1, 1e6)
+    largest = min(0.9, steps * rate / noise)
+    delta = between(1e-12, max(largest, 2e-12))
+    return [
+        Record(rate, noise, delta, shape(round(steps if rng.random() < 0.5 else between(1, steps)), rng))
+        for shape in SHAPES.values()
+        for _ in range(5)
+    ]
+
+
 def counts_of(record: Record) -> NormCounts:
     """The record's counts, as a log would give them."""
     buckets = Buckets(sigma=record.noise, clip=1.0)
@@ -137,24 +155,31 @@ class Tally:
 
     ratios: list[tuple[float, float]] = field(default_factory=list)
     below: int = 0
+    nothing: int = 0
     ours: float = 0.0
     theirs: float = 0.0
 
-    def compare(self, number: int, record: Record) -> None:
-        """Both answers for one record; prints it if it is too low or too high."""
-        clock = [time.process_time()]
+    def compare(self, number: int, records: list[Record]) -> None:
+        """Both answers for records that share noise, rate and δ; prints those that are too low or too high."""
+        begun = time.process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = float(sampled_epsilons(counts_of(record), record.delta)[0])
-        clock.append(time.process_time())
+            found = sampled_epsilons(NormCounts.joined(map(counts_of, records)), records[0].delta)
+        self.ours += time.process_time() - begun
+        for record, epsilon in zip(records, found.tolist(), strict=True):
+            self._judge(number, record, epsilon)
+
+    def _judge(self, number: int, record: Record, found: float) -> None:
+        begun = time.process_time()
         try:
             low, high = certified(record)
         except ValueError as error:
             print(f"{number}: {record}: compose fails ({error})", flush=True)
             return
-        self.ours, self.theirs = self.ours + clock[1] - clock[0], self.theirs + time.process_time() - clock[1]
+        self.theirs += time.process_time() - begun
         ratio = found / high if high else (1.0 if found == 0 else np.inf)
         self.below += found < low
+        self.nothing += found == 0
         self.ratios.append((ratio, record.delta))
         if found < low or ratio > 1.03:
             word = " BELOW" * (found < low)
@@ -170,9 +195,9 @@ class Tally:
         quantiles = np.quantile(all_of_them, [0.5, 0.95, 0.99, 1.0])
         each = [1e3 * spent / len(self.ratios) for spent in (self.ours, self.theirs)]
         return (
-            f"{len(self.ratios)} records: {self.below} below the certified lower bound; over the upper one: median, "
-            f"95 %, 99 %, largest {', '.join(f'{value:.4f}' for value in quantiles)}; {above}; "
-            f"{each[0]:.0f} ms each here, {each[1]:.0f} ms by compose (processor time)"
+            f"{len(self.ratios)} records ({self.nothing} with ε = 0): {self.below} below the certified lower bound; "
+            f"over the upper one: median, 95 %, 99 %, largest {', '.join(f'{value:.4f}' for value in quantiles)}; "
+            f"{above}; {each[0]:.0f} ms each here, {each[1]:.0f} ms by compose (processor time)"
         )
 
 
@@ -181,19 +206,21 @@ def main() -> None:
     parser.add_argument("records", type=int, nargs="?", default=200)
     parser.add_argument("seed", type=int, nargs="?", default=0)
     which = parser.add_mutually_exclusive_group()
-    for kind in (*KINDS, "people"):
+    for kind in (*KINDS, "alike", "people"):
         which.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind)
     options = parser.parse_args()
     if options.kind == "people":
         people()
         return
-    kinds = [options.kind] if options.kind else []
     rng, tally = np.random.default_rng(options.seed), Tally()
+    known = {} if options.kind in (None, "alike") else {options.kind: True}
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job in the background does not hear Ctrl-C
     with contextlib.suppress(KeyboardInterrupt):
-        for number in range(options.records):
-            tally.compare(number, random_record(rng, **dict.fromkeys(kinds, True)))
-    print(f"seed {options.seed} {' '.join(kinds)}: {tally.summary()}")
+        number = 0
+        while len(tally.ratios) < options.records:
+            tally.compare(number, alike_records(rng) if options.kind == "alike" else [random_record(rng, **known)])
+            number += 1
+    print(f"seed {options.seed} {options.kind or 'usual'}: {tally.summary()}")
 
 
 if __name__ == "__main__":

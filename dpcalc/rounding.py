@@ -64,8 +64,19 @@ def times_up(value: float, count: int) -> float:
 def over_up(value: float, divisor: float) -> float:
     """The smallest double that is at least value / divisor, both of them positive."""
     nearest = value / divisor
-    if not math.isfinite(nearest):
-        return nearest
-    ratios = (each.as_integer_ratio() for each in (float(value), float(divisor), nearest))
+    return math.nextafter(nearest, math.inf) if _excess(nearest, value, divisor) < 0 else nearest
+
+
+def over_down(value: float, divisor: float) -> float:
+    """The largest double that is at most value / divisor, both of them positive."""
+    nearest = value / divisor
+    return math.nextafter(nearest, 0.0) if _excess(nearest, value, divisor) > 0 else nearest
+
+
+def _excess(quotient: float, value: float, divisor: float) -> int:
+    """A number with the sign of quotient - value / divisor; 0 where that is beyond the doubles."""
+    if not math.isfinite(quotient):
+        return 0
+    ratios = (float(each).as_integer_ratio() for each in (value, divisor, quotient))
     (top, bottom), (over, under), (found, part) = ratios
-    return nearest if found * over * bottom >= top * part * under else math.nextafter(nearest, math.inf)
+    return found * over * bottom - top * part * under

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpcalc.rounding import FUNCTION, UNIT, accumulated, down, over_up, times_up, up
+from dpcalc.rounding import FUNCTION, UNIT, accumulated, down, over_down, over_up, times_up, up
 
 CHOSEN = random.Random(1)
 ROWS = [(CHOSEN.uniform(0.5, 2), CHOSEN.uniform(0.5, 2), CHOSEN.randint(2, 10**6)) for _ in range(400)]
@@ -39,11 +39,13 @@ def test_accumulated_is_highams_gamma() -> None:
         assert accumulated(count) >= count * UNIT
 
 
-def test_quotients_are_the_least_doubles_above() -> None:
+def test_quotients_are_the_next_doubles_on_either_side() -> None:
     for value, divisor, _ in ROWS:
         found = over_up(value, divisor)
         assert Fraction(found) >= Fraction(value) / Fraction(divisor) > Fraction(math.nextafter(found, 0.0))
-    assert over_up(6, 1.5) == 4.0
+        below = over_down(value, divisor)
+        assert Fraction(below) <= Fraction(value) / Fraction(divisor) < Fraction(math.nextafter(below, math.inf))
+    assert over_up(6, 1.5) == over_down(6, 1.5) == 4.0
     assert over_up(1e308, 1e-10) == math.inf
 
 

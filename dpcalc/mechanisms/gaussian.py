@@ -15,6 +15,7 @@ from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.turned import TurnedGaussian
+from dpcalc.rounding import over_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class Gaussian(Mechanism):
         return GaussianPair(1 / self.noise_multiplier)
 
     def gdp(self) -> float | None:
-        return 1 / self.noise_multiplier
+        return over_up(1.0, self.noise_multiplier)
 
     def gdp_is_exact(self) -> bool:
         return True

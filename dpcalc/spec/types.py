@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
+from dpcalc.rounding import over_down
 from dpcalc.spec.fields import Reader
 
 
@@ -41,8 +42,8 @@ def _gaussian(entry: Reader, adjacency: Adjacency) -> Mechanism:
 
 
 def _ratio(entry: Reader, key: str) -> float:
-    """Noise relative to the sensitivity, which must be stated: there is no natural one."""
-    ratio = entry.number(key) / entry.number("sensitivity")
+    """Noise relative to the sensitivity, rounded down; that must be stated: there is no natural one."""
+    ratio = over_down(entry.number(key), entry.number("sensitivity"))
     if not 0 < ratio < math.inf:
         entry.values[key].fail(f"{key} / sensitivity is {ratio:g}, beyond what can be computed with")
     return ratio

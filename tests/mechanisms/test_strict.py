@@ -201,3 +201,10 @@ def test_weights_and_rates_of_truncated_batches() -> None:
         assert Fraction(remove.first_weight) >= 1 - Fraction(low)
         assert remove.second_weight == high
         assert Fraction(remove.second.rate) >= Fraction(rate) * batch / (batch + 1)
+
+
+def test_the_mu_of_a_noise_multiplier() -> None:
+    chosen = random.Random(2)
+    for _ in range(DRAWS):
+        noise = chosen.uniform(0.05, 20)
+        assert Fraction(Gaussian(noise_multiplier=noise).gdp() or 0.0) >= 1 / Fraction(noise)
