@@ -19,7 +19,9 @@ from dpcalc.guarantee import Result
 from dpcalc.terminal import streams
 
 _FORMATS = Literal["table", "json", "csv", "markdown", "github", "junit", "html", "badge"]
-_WITH_RISK = ("table", "json", "markdown", "html")
+_WITH_RISK = ("table", "markdown", "html")
+
+_LIKELY = 0.5  # the prior that nobody asked for
 
 OVER, NOT_CERTIFIED = 1, 3
 
@@ -49,7 +51,7 @@ def command(name: str, asked: type[Asked]) -> TyperCommand:
     def run(context: typer.Context, **given: Any) -> None:
         try:
             question = asked(**_stated(given, asked))
-            _check_idle(question, context)
+            _check_idle({**question.idle(), **_idle_risk(asked, given)}, context)
             if asked.writes:
                 question.answer()
                 return
@@ -116,12 +118,25 @@ def _stated(given: Mapping[str, Any], asked: type[Asked]) -> dict[str, Any]:
     }
 
 
-def _check_idle(question: Asked, context: typer.Context) -> None:
+def _check_idle(idle: Mapping[str, str], context: typer.Context) -> None:
     """Raise for an option that plays no part, also where it was given the value that it has by itself."""
-    for name, reason in question.idle().items():
+    for name, reason in idle.items():
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             raise InputError(reason, where=name)
+
+
+def _idle_risk(asked: type[Asked], given: Mapping[str, Any]) -> dict[str, str]:
+    """The prior, where no risk is told."""
+    if asked.writes or _tells_risk(asked, given):
+        return {}
+    shown = "one line" if given["quiet"] else _format(given)
+    return {"prior": f"has no effect on {shown}, which does not tell the risk"}
+
+
+def _tells_risk(asked: type[Asked], given: Mapping[str, Any]) -> bool:
+    format = _format(given)
+    return format == "json" or (asked.draws and format in _WITH_RISK and not given["quiet"])
 
 
 def _answered(question: Asked, given: Mapping[str, Any]) -> Result:
@@ -132,7 +147,7 @@ def _answered(question: Asked, given: Mapping[str, Any]) -> Result:
     _check_picture(picture, output, named)
     with not_reading([output, picture]):
         result = question.result()
-    result = _with_risk(result, given, format, drawn=picture is not None)
+    result = _with_risk(result, given, told=picture is not None or _tells_risk(type(question), given))
     if picture is not None:
         from dpcalc.render.plot import plot
 
@@ -214,17 +229,19 @@ def _check_picture(picture: str | None, output: str | None, named: Mapping[str, 
     check_paths({"--plot": picture, **others}, named)
 
 
-def _with_risk(result: Result, given: Mapping[str, Any], format: str, *, drawn: bool) -> Result:
+def _with_risk(result: Result, given: Mapping[str, Any], *, told: bool) -> Result:
     """The result with its risk, where that is told or limited."""
     guarantee = result.guarantee
     if guarantee is None:
         return result
-    told = drawn or (format in _WITH_RISK and not given["quiet"])
     wanted = told or result.budget.max_advantage is not None
     if wanted and (guarantee.risk is None or guarantee.risk.prior != given["prior"]):
         from dpcalc.spec.risk import with_risk
 
-        return replace(result, guarantee=with_risk(guarantee, given["prior"]))
+        guarantee = with_risk(guarantee, given["prior"])
+        if guarantee.risk is None and given["prior"] != _LIKELY:
+            guarantee = guarantee.with_warnings("the risk of this result is not known, so --prior has no effect")
+        return replace(result, guarantee=guarantee)
     return result
 
 

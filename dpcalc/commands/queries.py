@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from dpcalc.asked import Asked, argument, number, option
+from dpcalc.commands.common import READ_LIMIT
 from dpcalc.errors import InputError
 from dpcalc.files import check_paths
+from dpcalc.files.reader import LIMIT
 from dpcalc.guarantee import Result
 from dpcalc.numbers import PROBABILITY
 
@@ -43,6 +45,8 @@ class Queries(Asked):
         str | None, option("--state", metavar="FILE", help="Go on from here, and write what was spent. Sensitive.")
     ] = None
 
+    read_limit: Annotated[int, READ_LIMIT] = LIMIT
+
     def answer(self) -> Result:
         """Every query of the table, in the order of its columns."""
         check_paths({"--state": self.state}, {"TABLE": self.table})
@@ -57,7 +61,7 @@ class Queries(Asked):
             delta=self.delta,
             sigma=self.sigma,
         )
-        ids, names, values = read_table(self.table)
+        ids, names, values = read_table(self.table, limit=self.read_limit)
         if len(set(ids)) < len(ids):
             raise InputError("expected one line for each id", where=self.table)
         queries = LinearQueries(terms, state=self.state)

@@ -49,8 +49,10 @@ class Report(Asked):
     unit: Annotated[str, option("--unit", metavar="WORD", help="What a record is, such as a person.")] = "record"
 
     def idle(self) -> Mapping[str, str]:
-        """The unit is a word of a statement."""
-        return {} if self.statement else {"unit": "has no effect without a statement"}
+        """The unit is a word of a statement, which tells no risk that has a prior."""
+        if self.statement:
+            return {"prior": "has no effect on a statement"}
+        return {"unit": "has no effect without a statement"}
 
     def answer(self) -> Result:
         """The page, or the words to publish."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -36,6 +37,13 @@ class Verify(Asked):
     ] = False
     seconds: Annotated[float, number("--seconds", help="How long to refine the grids of one result.")] = 60.0
     nightly: Annotated[bool, option("--nightly", help="Up to an hour, and finer grids, for each result.")] = False
+
+    def idle(self) -> Mapping[str, str]:
+        """There is no guarantee to hold against limits, and without a result no grid to refine."""
+        found = dict.fromkeys((each.name for each in Asked.fields()), "has no effect: verdicts have no ε of their own")
+        if not self.results:
+            found |= dict.fromkeys(("seconds", "nightly"), "has no effect without a RESULT")
+        return found | ({"seconds": "has no effect with --nightly"} if self.nightly else {})
 
     def answer(self) -> Result:
         """A verdict on each."""

@@ -24,7 +24,6 @@ STANDARD_STREAM = "-"
 # What a file may take in memory, or be unpacked to, unless it is larger itself; --read-limit raises it.
 LIMIT = 500_000_000
 _RAISED = "; --read-limit raises that"
-_PACKED = 100
 _PIECE = 1 << 20
 LONGEST_LINE = 1 << 20
 _MOST_EMPTY = 1000
@@ -203,7 +202,7 @@ def _is_kept(path: str) -> bool:
 
 
 class Unpacked(io.RawIOBase):
-    """What a decompressing stream gives, up to `limit` bytes or a hundred times the size of its file.
+    """What a decompressing stream gives, up to `limit` bytes or the size of its file.
 
     Whoever keeps more of it than a piece at a time has to check what that takes.
     """
@@ -211,7 +210,7 @@ class Unpacked(io.RawIOBase):
     def __init__(self, stream: BinaryIO, path: Path, *, name: str, limit: int) -> None:
         super().__init__()
         self._stream, self._name = stream, name
-        self._most = max(limit, _PACKED * path.stat().st_size)
+        self._most = max(limit, path.stat().st_size)
         self._done = 0
 
     def readable(self) -> bool:

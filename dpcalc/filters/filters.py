@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -55,7 +53,7 @@ class IndividualFilter(Fold):
     def step(self, norms: ArrayLike, *, who: ArrayLike | None = None) -> Bools:
         """One step: which of the records (all of them, or the indices `who`) take part. Their sums are charged.
 
-        A norm above the rule's clip counts as the clip, with a warning: what is summed must have been clipped too.
+        Nothing is clipped here, so a norm above the rule's clip is an error: what is summed would cost more than that.
         """
         values, records = numbers(norms), self._records(who)
         if values is None:
@@ -71,8 +69,7 @@ class IndividualFilter(Fold):
             costly = values[0] if self.rule.width > 1 else values
             above = int(np.count_nonzero(costly > clip * (1 + self.rule.tolerance)))
         if above:
-            words = f"{above} norms above the clip count as {clip:g}: the sum that is released must have them clipped"
-            warnings.warn(words, stacklevel=2)
+            raise InputError(f"expected norms up to the clip {clip:g}, got {above} above it: clip what is summed first")
         active, _ = self.charge(values, records)
         return active
 

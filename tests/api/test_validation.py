@@ -68,19 +68,20 @@ def test_orders_and_rates_of_a_budget(wrong: dict[str, Any]) -> None:
         dpcalc.dp_rule(epsilon=1.2, delta=0)
 
 
-def test_a_norm_above_the_clip_is_not_charged_as_the_clip_in_silence() -> None:
+def test_a_norm_above_the_clip_is_an_error_and_charges_nobody() -> None:
     flow = dpcalc.IndividualFilter(dpcalc.gdp_rule(mu=3, sigma=1, clip=0.7), individuals=2)
-    with pytest.warns(UserWarning, match="1 norms above the clip count as 0.7"):
+    with pytest.raises(dpcalc.InputError, match=r"up to the clip 0\.7, got 1 above it"):
         flow.step([0.6, 40.0])
+    assert flow.spent.tolist() == [0, 0]
+    flow.step([0.6, 0.7])
     assert flow.spent == pytest.approx([0.6, 0.7])
 
 
-@pytest.mark.filterwarnings("error")
-def test_norms_below_the_clip_are_not_warned_of_beside_own_deltas() -> None:
+def test_deltas_of_the_steps_are_not_held_against_the_clip() -> None:
     rule = dpcalc.gdp_rule(mu=3, sigma=1, clip=0.7).with_split(own_delta_split(1e-6, 5e-7))
     flow = dpcalc.IndividualFilter(rule, individuals=2)
     flow.step([[0.6, 0.2], [1e-8, 0.0]])
-    with pytest.raises(UserWarning, match="1 norms above the clip"):
+    with pytest.raises(dpcalc.InputError, match="got 1 above it"):
         flow.step([[0.6, 0.9], [1e-8, 0.0]])
 
 

@@ -64,6 +64,27 @@ class TestSizes:
         assert "--read-limit raises" in refused.err  # type: ignore[attr-defined]
         assert dpcalc("filter", path, *FILTER, "--read-limit", "4e6").code == 0  # type: ignore[attr-defined]
 
+    @pytest.mark.parametrize("kind", ["csv.gz", "npz", "parquet"])
+    def test_what_a_log_unpacks_to_is_held_to_the_limit(self, tmp_path: Path, kind: str) -> None:
+        """Three megabytes in a few kilobytes, of few people and steps: nothing but the limit says how much is read."""
+        path = tmp_path / f"log.{kind}"
+        if kind == "npz":
+            np.savez_compressed(path, norms=np.zeros((1000, 3000), dtype=np.uint8))
+        elif kind == "csv.gz":
+            norms = np.random.default_rng(1).random(3000)
+            rows = "".join(f"{step},1,{' ' * 900}{norm}\n" for step, norm in enumerate(norms))
+            path.write_bytes(gzip.compress(f"step,id,norm\n{rows}".encode()))
+        else:
+            pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+            columns = {"step": np.repeat(np.arange(200), 1000), "id": np.tile(np.arange(1000), 200)}
+            parquet.write_table(pa.table({**columns, "norm": np.zeros(200_000)}), path, compression="gzip")
+        assert path.stat().st_size < 100_000
+        message = refusal(str(path), read_limit=1_000_000)
+        assert "1 MB" in message
+        assert message.endswith("--read-limit raises that")
+        run = carry_out(Request(kind="gdp", sigma=2.0, mu=3.0, read_limit=4_000_000), str(path))
+        assert len(run.steps.labels) in (200, 1000, 3000)
+
     @pytest.mark.parametrize("start", [b"step,id,norm\n0,", b'{"step": 0, "id": "'])
     def test_a_line_without_end_is_not_read_to_its_end(self, tmp_path: Path, start: bytes) -> None:
         path = tmp_path / "log.gz"

@@ -28,6 +28,8 @@ from tests.fuzz.commands import (
     train_options,
     two_releases,
 )
+from tests.fuzz.runs import included, last_iterate, model, packed_log, queries, query_state, read_limit
+from tests.fuzz.sealed import checkpoint, state
 from tests.fuzz.spoil import packed, spoilt, spoilt_text, with_nasty_words
 
 _SPEC = """adjacency: add-remove
@@ -56,6 +58,7 @@ _COMMANDS = (
     "convert --dp 0.5,1e-6 --epsilon 0.9",
     "compose -m gaussian,noise_multiplier=2,count=5 -m laplace,scale=7,sensitivity=1 --delta 1e-5",
     "compose -m randomized-response,epsilon=0.5 -m zcdp,rho=0.01 --delta 1e-6",
+    "compose -m gaussian,noise_multiplier=3,count=4 -m laplace,scale=9,sensitivity=1 --slack 0.01 --delta 1e-5",
     "calibrate -m gaussian,noise_multiplier=solve,count=3 --epsilon 1 --delta 1e-5",
     "sgd-bound --algorithm gd --lr 0.1 --sigma 1 --sensitivity 1 --n 100 --steps 20 --strong-convexity 0.1 "
     "--smoothness 1 --delta 1e-5",
@@ -162,7 +165,7 @@ def _array_log(dice: random.Random, folder: Path) -> list[str]:
     path = folder / "log"
     data = _npy(dice) if dice.random() < 0.5 else _archive(dice, dice.choice([("norms",), ("a", "b"), ()]))
     path.write_bytes(packed(dice, spoilt(dice, data) if dice.random() < 0.5 else data))
-    return ["filter", str(path), *_FILTER]
+    return ["filter", str(path), *_FILTER, *read_limit(dice)]
 
 
 def _parquet_log(dice: random.Random, folder: Path) -> list[str]:
@@ -206,7 +209,7 @@ def _data(dice: random.Random, folder: Path) -> list[str]:
             path.write_bytes(_archive(dice, names))
         if dice.random() < 0.4:
             path.write_bytes(spoilt(dice, path.read_bytes()))
-        return [*_TRAIN, "--data", str(path)]
+        return [*_TRAIN, "--data", str(path), *read_limit(dice)]
     for name, shape in (("train-images-idx3", (4, 2, 2)), ("train-labels-idx1", (4,))):
         for file in (name, name.replace("train", "t10k")):
             sizes = [dice.choice([size, size, size, size, 0, 2**32 - 1, 1000]) for size in shape]
@@ -215,66 +218,13 @@ def _data(dice: random.Random, folder: Path) -> list[str]:
             data = spoilt(dice, head + bytes(n % 2 for n in range(int(np.prod(shape)))))
             zipped = dice.random() < 0.5
             (folder / f"{file}-ubyte{'.gz' if zipped else ''}").write_bytes(gzip.compress(data) if zipped else data)
-    return [*_TRAIN, "--data", str(folder)]
+    return [*_TRAIN, "--data", str(folder), *read_limit(dice)]
 
 
 def _grid(dice: random.Random, folder: Path) -> list[str]:
     path, data = folder / "grid.yaml", csv_data(folder)
     path.write_bytes(spoilt_text(dice, _GRID))
     return ["train", "--model", "logistic", "--steps", "1", "--data", data, "--test-data", data, "--grid", str(path)]
-
-
-def _state(dice: random.Random, folder: Path) -> list[str]:
-    log, state = folder / "log.csv", folder / "state"
-    log.write_text("step,id,norm\n0,a,1\n0,b,0.5\n1,a,1\n")
-    command = ["filter", str(log), *_FILTER, "--state", str(state)]
-    if dice.random() < 0.3:
-        command += ["--odometer", "0.5"]
-    run(command)
-    state.write_bytes(_tampered(dice, state.read_bytes()))
-    return command
-
-
-def _checkpoint(dice: random.Random, folder: Path) -> list[str]:
-    path = folder / "run.npz"
-    command = [*_TRAIN, "--data", csv_data(folder), "--checkpoint", str(path)]
-    if dice.random() < 0.5:
-        command += ["--log", str(folder / dice.choice(["log.csv", "log.npy"]))]
-    run(command)
-    path.write_bytes(_tampered(dice, path.read_bytes()))
-    return [*command, "--resume"]
-
-
-def _tampered(dice: random.Random, data: bytes) -> bytes:
-    """Bytes changed, or an array of the archive changed and all of it sealed again, as somebody who knows how would."""
-    if dice.random() < 0.5:
-        return spoilt(dice, data)
-    from dpcalc.files import archive as sealed
-
-    with np.load(io.BytesIO(data)) as stored:
-        arrays = dict(stored.items())
-    name = dice.choice([key for key in arrays if key != "digest"])
-    change = dice.randrange(5)
-    if name == "facts":
-        arrays[name] = np.frombuffer(spoilt_text(dice, arrays[name].tobytes().decode()), dtype=np.uint8)
-    elif change == 0:
-        del arrays[name]
-    elif change == 1:
-        arrays[name] = np.resize(arrays[name], dice.choice([(0,), (7,), (2, 3), ()]))
-    elif change == 2:
-        arrays[name] = arrays[name].astype(dice.choice([np.float32, np.int8, np.float64, "U5"]))
-    elif arrays[name].size:
-        arrays[name] = arrays[name].copy()
-        with np.errstate(all="ignore"):
-            arrays[name].flat[0] = (
-                dice.choice([0, 1]) if arrays[name].dtype.kind != "f" else dice.choice([-1e9, np.nan])
-            )
-    digest = arrays.pop("digest")
-    if dice.random() < 0.7:
-        digest = sealed._digest(arrays)
-    stream = io.BytesIO()
-    np.savez(stream, digest=digest, **arrays)
-    return stream.getvalue()
 
 
 KINDS: dict[str, Callable[[random.Random, Path], list[str]]] = {
@@ -287,8 +237,8 @@ KINDS: dict[str, Callable[[random.Random, Path], list[str]]] = {
     "groups": _groups,
     "data": _data,
     "grid": _grid,
-    "state": _state,
-    "checkpoint": _checkpoint,
+    "state": state,
+    "checkpoint": checkpoint,
     "schedule": schedule,
     "ledger file": ledger_file,
     "ledger export": ledger_export,
@@ -299,4 +249,10 @@ KINDS: dict[str, Callable[[random.Random, Path], list[str]]] = {
     "sampled spec": sampled_spec,
     "columns log": columns_log,
     "opacus history": opacus_history,
+    "queries": queries,
+    "query state": query_state,
+    "model": model,
+    "last iterate": last_iterate,
+    "included": included,
+    "packed log": packed_log,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import resource
 import signal
 import time
@@ -64,7 +65,7 @@ def faults(case: Case) -> list[str]:
     found = [f"{time.process_time() - start:.0f} s"] if time.process_time() - start > SECONDS else []
     if code not in (0, 1, 2, 3):
         found.append(f"exit {code}")
-    found += [word for word in ("Traceback", "internal error", "Warning:", ".py:") if word in told]
+    found += re.findall(r"Traceback|internal error|Warning:|\.py:\d", told)
     lines = [line for line in told.splitlines() if not line.startswith(("warning:", "over budget", "not certified"))]
     answered = code == 3 and printed  # a result that is not certified, or not checked, is printed all the same
     if code in (2, 3) and not 1 <= len(lines) <= 3 and "warning" not in told and not answered:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dpcalc.errors import InputError
 from dpcalc.files import reading
 from dpcalc.files.archive import read_header
+from dpcalc.files.reader import check_size, size_of
 from dpcalc.filters.logs.source import Source
 
 Block = tuple[int, NDArray[np.floating]]
@@ -101,6 +102,7 @@ def _streamed(source: Source, opener: Callable[[], Any], size: int | None) -> De
         )
     shape = _checked_shape(stored, dtype, source)
     announced = shape[0] * shape[1] * dtype.itemsize
+    check_size(announced, max(source.limit, size_of(source.path)), what="the array", where=source.name)
     if held is not None and held != announced:
         raise InputError(f"cut short: {announced} bytes of data announced, {held} there", where=source.name)
 

@@ -13,6 +13,8 @@ from dpcalc.files.reader import check_size, reading, size_of
 from dpcalc.filters.logs.source import Source
 from dpcalc.filters.logs.table import BATCH_ROWS, Batch, Columns, LongLog, Row, TextIds, stacked
 
+_ROW = 16  # bytes of memory that a row takes at least
+
 
 def header(source: Source) -> tuple[str, ...]:
     """The names in the schema of the first file."""
@@ -124,8 +126,10 @@ def entries_of(path: Path, row_group: int, columns: Columns) -> Iterator[Any]:
 
 
 def _check_sizes(metadata: Any, source: Source, where: str) -> None:
-    """Raise if a row group would be unpacked to more than it may."""
+    """Raise if a row group would be unpacked to more than it may, or if rows take less than a byte each on the disk."""
     most = max(source.limit, size_of(source.path))
+    rows = metadata.num_rows
+    check_size(_ROW * rows, max(source.limit, _ROW * size_of(source.path)), what=f"{rows:,} rows", where=where)
     for number in range(metadata.num_row_groups):
         check_size(metadata.row_group(number).total_byte_size, most, what=f"row group {number}", where=where)
 
