@@ -210,8 +210,6 @@ class Asked(ABC):
         given = {f"max_{quantity}": limit for quantity, limit in self.limits.limits().items()}
         result = replace(result, budget=replace(result.budget, **given))
         guarantee = result.guarantee
-        if guarantee is None and given:
-            raise InputError("has nothing to be held against: the answer has no guarantee", where=next(iter(given)))
         unasked = guarantee is not None and guarantee.epsilon is None and guarantee.delta is None
         if unasked and result.budget.max_epsilon is not None:
             raise InputError("a limit on ε needs the δ at which ε is meant", where="max_epsilon")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _LARGEST = 10_000_000
 _OUTCOMES: dict[str, Outcome] = {"confirmed": "within", "contradicted": "over", "not-checked": "unproved"}
 
+_NO_GUARANTEE = "has no effect: verdicts have no ε of their own"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verify(Asked):
@@ -40,7 +42,7 @@ class Verify(Asked):
 
     def idle(self) -> Mapping[str, str]:
         """There is no guarantee to hold against limits, and without a result no grid to refine."""
-        found = dict.fromkeys((each.name for each in Asked.fields()), "has no effect: verdicts have no ε of their own")
+        found = dict.fromkeys((each.name for each in Asked.fields()), _NO_GUARANTEE)
         if not self.results:
             found |= dict.fromkeys(("seconds", "nightly"), "has no effect without a RESULT")
         return found | ({"seconds": "has no effect with --nightly"} if self.nightly else {})
@@ -52,6 +54,8 @@ class Verify(Asked):
             from dpcalc.referee.platform import tested
         except ImportError:
             raise InputError("ball arithmetic needs python-flint: install dpcalc with its extra `verify`") from None
+        for quantity in self.limits.limits():
+            raise InputError(_NO_GUARANTEE, where=f"max_{quantity}")
         if not self.results and not self.self_test:
             raise InputError("there is nothing to verify: give a RESULT, or --self-test")
         rows: list[tuple[str, Finding]] = []

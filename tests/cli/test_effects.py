@@ -12,6 +12,8 @@ import pytest
 from dpcalc.asked import Asked, Field
 from dpcalc.cli.command import _PLOT, _SHOWN
 from dpcalc.commands import COMMANDS, question
+from dpcalc.commands.verify import Verify
+from dpcalc.errors import InputError
 from dpcalc.render import FORMATS
 
 Run = Callable[..., Any]
@@ -148,3 +150,5 @@ def test_so_it_does_in_every_format(name: str, format: str, files: Path, dpcalc:
 
 def test_a_limit_is_not_passed_where_there_is_nothing_to_hold_against_it(files: Path, dpcalc: Run) -> None:
     assert dpcalc("verify", "result.json", "--max-epsilon", "9").code == 2
+    with pytest.raises(InputError, match="no effect"):
+        Verify(results=("result.json",), max_mu=9).result()
