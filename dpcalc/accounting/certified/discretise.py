@@ -243,7 +243,7 @@ def _split(
     points = _POINTS * UNIT * (1 + far + logarithm) * b * (further + 1 / q) / gap
     more = cells.q_error + (p_error + cells.q_error * further) / gap + points
     most = (b + cells.q_error + points) * (1 + 8 * UNIT)  # neither point has more than the cell
-    worse = (rho > common_rho) | ~(needed <= common_eta)
+    worse = (rho > common_rho) | ~(needed <= common_eta) | (b == 0)  # nothing was found, but an error may be told
     down, up = (
         np.where(worse, np.minimum(weight + more, most), weight)
         for weight in (b * ((high - mean) / gap), b * ((mean - low) / gap))

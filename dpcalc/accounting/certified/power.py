@@ -15,7 +15,6 @@ from dpcalc.rounding import SMALLEST_NORMAL, TRANSFORM, UNIT, accumulated
 
 _MULTIPLICATION = 3.0  # units of a product of complex numbers (Higham 2002, Lemma 3.5: √2·2u/(1-2u))
 _GROWN = 0.01  # what errors of factors may add to any product of their sizes, all in all
-_FAINTEST = 2.0**-1000  # more than numbers below the normal range lose in any power
 _SMALLEST = 16  # points of a transform, so that a stage of radix 5 is made up for by others
 _UNHEARD = 2.0**-100  # what a frequency may be left out for
 _MANY = 8  # copies, from which it is worth looking for such
@@ -136,7 +135,8 @@ class _Factor:
         total += self.points * SMALLEST_NORMAL
         logs = np.log(total) + top
         error = accumulated(self.points + 32 + 8 * float(np.abs(furthest).max()))
-        return self.count * float(logs.sum() + len(logs) * error + 4 * UNIT * np.abs(logs).sum())
+        # Of a logarithm 4 units, and one each for what is added to it, the sum, the allowance and the copies.
+        return self.count * (math.fsum(logs) + len(logs) * error + 8 * UNIT * float(np.abs(logs).sum()))
 
     def _ends(self) -> tuple[float, float]:
         losses = [(part.start * s, (part.start + part.size - 1) * s) for s, part in self._steps()]
@@ -189,7 +189,7 @@ def _product(factors: Sequence[_Factor], grid: int, size: int) -> tuple[Floats, 
     errors = np.zeros(3)
     for count, norm in norms:
         errors += count * norm.sum(axis=0) * np.minimum(math.sqrt(2) * spread ** (1 - 1 / count), 1.0)
-    return found, origin, 1.05 * (unit * errors + (powers + unit) * spread + unheard) + _FAINTEST
+    return found, origin, 1.05 * (unit * errors + (powers + unit) * spread + unheard)
 
 
 def _audible(values: Complexes, power: int, error: float) -> tuple[Complexes, float]:
@@ -204,8 +204,9 @@ def _audible(values: Complexes, power: int, error: float) -> tuple[Complexes, fl
     end = int(loud[-1]) + 1 if loud.size else 1
     if end == len(squares):
         return values, 0.0
+    # Two units of a root of squares and one each of a product and a sum: four stay for `power` to spend, 32 and more.
     largest = math.sqrt(float(squares[end:].max())) * (1 + 8 * UNIT) + error
-    return values[:, :end], largest**power * (1 + accumulated(4 + power))
+    return values[:, :end], largest**power
 
 
 def _raised(values: Complexes, power: int) -> Complexes:
@@ -220,20 +221,21 @@ def _raised(values: Complexes, power: int) -> Complexes:
 
 def _scaled(factors: Sequence[_Factor], grid: int, size: int) -> tuple[Ledger, int, float]:
     """The ledger of all copies, the power of two of what rows were divided by, and its remaining factor."""
-    ledger, logs, roundings, scale = Ledger(), 0.0, 0.0, 0
+    ledger, logs, roundings, scale = Ledger(), [], 0.0, 0
     for factor in factors:
         copies = factor.law.ledger.times(factor.count)
         lost = factor.law.ledger.lost * factor.count * float((1 / factor.totals).sum())
         ledger = ledger.then(replace(copies, lost=lost))
         terms = factor.count * np.log2(factor.totals)
-        logs += float(terms.sum())
+        logs.extend(terms)
         # Entries were divided and added to those of other grids and windows; logarithms and sums are off by 4 units.
         entry = 4 + len(factor.parts) + factor.windows(grid, size)
         roundings += accumulated(entry * factor.count * len(terms) + 16 * (float(np.abs(terms).sum()) + 1))
         scale += factor.count * factor.law.scale
-    whole = math.floor(logs)
+    total = math.fsum(logs)
+    whole = math.floor(total)
     ledger = replace(ledger.plus(relative=roundings), lost=2 * ledger.lost)
-    return ledger, scale + whole, 2.0 ** (logs - whole)
+    return ledger, scale + whole, 2.0 ** (total - whole)
 
 
 def _wrapped(factors: Sequence[_Factor], row: int, window: Window, step: float) -> Floats | float:
@@ -247,12 +249,18 @@ def _wrapped(factors: Sequence[_Factor], row: int, window: Window, step: float) 
     return 2.001 * (above + below)  # all windows beyond the next: a geometric series of ratio at most one half
 
 
+def _log_moment(factors: Sequence[_Factor], row: int, order: float) -> float:
+    """An upper bound on the log of Σ row·X^order of the whole product, but for one rounding."""
+    return math.fsum(factor.log_moment(row, order) for factor in factors)
+
+
 def _by_moment(factors: Sequence[_Factor], row: int, order: float, points: Floats, *, further: float = 0.0) -> Floats:
     """Bounds on the weights of a row at some points, or further out on the side of the order (W)."""
-    bound = sum(factor.log_moment(row, order) for factor in factors) - abs(order) * further
+    bound = _log_moment(factors, row, order) - abs(order) * further
     largest = max(abs(float(points[0])), abs(float(points[-1]))) + 2 * further
+    rounding = accumulated(8 * (1 + abs(bound) + abs(order) * largest))
     with np.errstate(over="ignore"):
-        return np.asarray(np.exp(bound - order * points + accumulated(8 * (abs(bound) + abs(order) * largest))))
+        return np.asarray(np.exp(bound - order * points + rounding) + SMALLEST_NORMAL)
 
 
 def _with_outside(law: Law, factors: Sequence[_Factor], window: Window, step: float, offset: float) -> Law:
@@ -262,14 +270,14 @@ def _with_outside(law: Law, factors: Sequence[_Factor], window: Window, step: fl
     """
     high, low = (window.first + window.size) * step, (window.first - 1) * step
     rise, fall = max(window.outside.rise, 1 - law.tilt), max(window.outside.fall, law.tilt)
-    p_mass = sum(factor.log_moment(UPPER, rise) for factor in factors) - (rise - (1 - law.tilt)) * high + offset
-    q_mass = sum(factor.log_moment(UPPER, -fall) for factor in factors) + (fall - law.tilt) * low + offset
+    p_mass = _log_moment(factors, UPPER, rise) - (rise - (1 - law.tilt)) * high + offset
+    q_mass = _log_moment(factors, UPPER, -fall) + (fall - law.tilt) * low + offset
     sizes = abs(p_mass) + abs(q_mass) + (1 + abs(law.tilt) + rise + fall) * (abs(high) + abs(low)) + abs(law.scale)
     more = 2 * (law.ledger.relative + law.ledger.shift) + accumulated(64 + 16 * sizes)
     (grid, part), power = next(iter(law.components.items())), law.scale * math.log(2)
     with np.errstate(over="ignore"):
-        part.rows[UPPER, -1] += np.exp(p_mass - high + law.tilt * (high - step) + more)
-        part.rows[UPPER, 0] += np.exp(q_mass + law.tilt * (low + step) + more)
+        part.rows[UPPER, -1] += np.exp(p_mass - high + law.tilt * (high - step) + more) + SMALLEST_NORMAL
+        part.rows[UPPER, 0] += np.exp(q_mass + law.tilt * (low + step) + more) + SMALLEST_NORMAL
         infinite, zero = float(np.exp(p_mass + power + more)), float(np.exp(q_mass + power + more))
     if not np.isfinite(part.rows).all():
         raise OverflowError("weights beyond the range of doubles")

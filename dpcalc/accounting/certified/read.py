@@ -136,10 +136,7 @@ def _lower(law: Law, direction: Direction, losses: Floats, rows: Floats) -> Curv
     factors = law.log_factors(direction, losses)
     surely = ledger.surely_infinite if direction == "remove" else ledger.surely_zero
     rest = -math.expm1(-surely) * max(1 - accumulated(law.count + 16), 0.0)
-    errors = ledger.relative + ledger.slack
-    r = errors * (1 + 5 * errors) + _of_factors(
-        factors
-    )  # Π(1 + ρ) ≤ e^Σρ, and what was computed may be the smaller one
+    r = ledger.relative + ledger.slack + _of_factors(factors)
     if not (r < _TRUSTED and direction in law.lower):
         return Curve(False, np.zeros(0), np.zeros(0), rest)
     least = law.lost() / UNIT
