@@ -175,6 +175,8 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     expect("epsilon", epsilon, NON_NEGATIVE, single=True)
     expect("delta", delta, PROBABILITY, single=True)
     low, high = 1e-300, 1e300
+    if zcdp_epsilon(low, delta) > epsilon:
+        return 0.0
     while high > low * (1 + 1e-12):
         middle = float(np.sqrt(low) * np.sqrt(high))
         if zcdp_epsilon(middle, delta) <= epsilon:

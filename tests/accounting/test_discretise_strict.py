@@ -133,6 +133,40 @@ def test_what_is_spared_pays_for_the_rounding_of_points() -> None:
     assert below[0] >= 0.3 * (0.7 + 0.7 * 0.25 * (1 + off))
 
 
+def test_lower_masses_are_off_by_what_is_told() -> None:
+    """L9, `slack`: P-mass (1-q)b + qp in exact arithmetic, with both masses off as far as they may be."""
+    generator = np.random.default_rng(13)
+    for _ in range(60):
+        p, b = generator.uniform(0.3, 1, (2, 1, 3))
+        p_error, b_error = generator.choice([0.0, 1e-9, 3e-8], (2, 1, 3))
+        q = float(generator.choice([1.0, 0.3, 1e-3]))
+        mixed, kept, slack = discretise._known(Cells(p, b, p_error, b_error), np.array([[q]]))
+        exact = Fraction(slack)
+        for k in range(3):
+            off = (1 - Fraction(q)) * Fraction(b_error[0, k]) + Fraction(q) * Fraction(p_error[0, k])
+            truth = (1 - Fraction(q)) * Fraction(b[0, k]) + Fraction(q) * Fraction(p[0, k])
+            assert abs(Fraction(mixed[0, k]) - truth) + off <= exact * Fraction(mixed[0, k])
+            assert Fraction(b_error[0, k]) <= exact * Fraction(kept[0, k])
+
+
+def test_mass_that_is_missing_within_errors_is_not_charged() -> None:
+    """Masses that rounding or what is told explains are all there: pure losses stay pure."""
+    third = [1 / 3, 1 / 3, 1 / 3 - 2.0**-53, 0.0]
+    assert ends(third, third)[:2] == (0.0, 0.0)
+    lacking = [0.0, 0.5, 0.49, 0.0]
+    infinite, zero, *_ = ends(lacking, lacking, [0.0, 0.01, 0.01, 0.0], [0.0, 0.01, 0.01, 0.0])
+    assert (infinite, zero) == (0.0, 0.0)
+    assert ends(lacking, lacking)[0] >= 0.01
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.4])
+def test_missing_mass_is_at_both_ends(rate: float) -> None:
+    """L8: of Q-mass that is missing 1 - q is missing from P, which is at ∞ as is q of what P lacks."""
+    infinite, zero, *_ = ends([0.0, 0.5, 0.25, 0.0], [0.0, 0.5, 0.375, 0.0], rate=rate)
+    assert Fraction(infinite) >= Fraction(rate) / 4 + (1 - Fraction(rate)) / 8
+    assert zero >= 0.125
+
+
 # The ledger
 
 
@@ -182,6 +216,16 @@ def test_errors_of_lower_masses_are_charged() -> None:
     told = discretise.discretised([Told(1e-9), Told(3e-9)], 0.25, ((-8, 8),)).ledger.slack
     assert told >= 4e-9
     assert discretise.discretised([Told(), Told()], 0.25, ((-8, 8),)).ledger.slack < 1e-13
+
+
+def test_what_is_too_faint_for_cells_is_at_both_ends() -> None:
+    """L9: P-mass of 2e-25 at a loss of 640, where Q has less than doubles hold, stands in the ledger."""
+    q = 1e-307
+    p = q * float(np.exp(640.0))
+    pair = PointPair(np.array([0.0, 640.0]), np.array([1 - p, p]), np.array([1 - q, q]))
+    ledger = discretise.discretised([pair], 50.0, ((-13, 13),)).ledger
+    assert ledger.infinite >= p
+    assert ledger.zero >= q
 
 
 @pytest.mark.parametrize("tilt", np.linspace(2.44, 2.479, 14))

@@ -47,10 +47,15 @@ def split(cells: Cells, edges: Any, rate: float) -> tuple[Any, Any, Any]:
     return [[mpf(float(w)) * raised for w in pair] for pair in zip(down[0], up[0], strict=True)], mpf(eta), (down, up)
 
 
-def assert_above(cells: Cells, edges: Any, rate: float, *, logarithm: Any = LOGARITHM) -> None:
-    """What is computed of cells is above every pair of masses that their errors allow, in both directions."""
+def assert_above(
+    cells: Cells, edges: Any, rate: float, *, logarithm: Any = LOGARITHM, told: Cells | None = None
+) -> None:
+    """What is computed of cells is above every pair of masses that their errors allow, in both directions.
+
+    `told` is what the engine is given, if that is not the same.
+    """
     z = points_of(edges, rate)
-    found, eta, _ = split(cells, edges, rate)
+    found, eta, _ = split(told or cells, edges, rate)
     checked = 0
     for k, (p_off, q_off) in product(range(len(found)), product((-1, 0, 1), repeat=2)):
         p, b = (
@@ -110,6 +115,15 @@ def test_cells_of_errors_alone_around_zero_are_above_what_they_may_hold(height: 
     size = np.array([[0.0, 0.5, 0.5]])
     error = np.array([[1e-9, 0.0, 0.0]])
     assert_above(Cells(size * (z[:, :-1] + z[:, 1:]) / 2, size, error * z[:, 1:], error), edges, 0.5)
+
+
+def test_masses_that_lost_digits_are_paid_for() -> None:
+    """L9: P-masses near 2⁻¹⁰²² are known up to 2⁻¹⁰¹⁸, whatever a pair tells."""
+    edges = np.array([-61.0, -60.0, -59.0])
+    size, lost = np.array([[1e-280, 1e-280]]), np.full((1, 2), 2.0**-1018)
+    mass, nothing = np.array([[4e-307, 1e-306]]), np.zeros((1, 2))
+    told = Cells(mass, size, nothing, nothing)
+    assert_above(Cells(mass, size, lost, nothing), edges, 1.0, told=told)
 
 
 @pytest.mark.parametrize("sign", [1, -1])

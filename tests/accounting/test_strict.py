@@ -142,6 +142,9 @@ def test_a_curve_is_read_on_its_side(rest: float) -> None:
                 if loss > epsilon
             )
             assert (mpf(read.delta(epsilon)) >= exact) if upper else (mpf(read.delta(epsilon)) <= exact)
+            back = read.epsilon(float(exact))
+            assert back >= epsilon if upper else back <= epsilon
+            assert epsilon > 4 or back == pytest.approx(epsilon, rel=1e-9)
 
 
 def law_of(rows: Any, ledger: Ledger, tilt: float = 0.5, start: int = -2) -> Law:
@@ -246,6 +249,18 @@ def test_rows_that_are_scaled_down_are_raised() -> None:
     scaled = fractions(done.components[0].rows[UPPER])
     assert all(value * 2**done.scale >= weight for value, weight in zip(scaled, fractions(rows[UPPER]), strict=True))
     assert Fraction(done.ledger.lost) * 2**done.scale >= Fraction(1e-300)
+    small = _rescaled(law_of(rows * 1e-100, Ledger(lost=1e-290)))
+    assert Fraction(small.ledger.lost) >= Fraction(1e-290) / Fraction(2) ** small.scale
+
+
+def test_what_entries_lost_is_multiplied_by_all_that_they_meet() -> None:
+    """L10: an entry that lost x meets no more than the other law's total, from both sides."""
+    chosen = random.Random(15)
+    for _ in range(50):
+        (one, other), totals = (chosen.choices([0.0, 2.0**-9, 2.0**-4], k=2) for _ in range(2))
+        together = Ledger(lost=one).then(Ledger(lost=other), (totals[0], totals[1])).lost
+        assert together >= one * totals[1] + other * totals[0]
+        assert Ledger(lost=one).plus(lost=other).lost >= one + other
 
 
 # Engines

@@ -106,3 +106,9 @@ def test_more_orders_never_hurt() -> None:
 def test_zero_divergence_costs_nothing() -> None:
     assert rdp_epsilon([2.0], [0.0], 1e-5) == 0
     assert rdp_delta([2.0], [0.0], 0.5) == 0
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-200), (1e-250, 1e-300), (0.0, 1e-5), (1e-9, 1e-160)])
+def test_the_largest_rho_is_enough_for_what_is_asked(epsilon, delta):
+    """Also where no ρ that doubles hold is: 0 is."""
+    assert zcdp_epsilon(zcdp_rho(epsilon, delta), delta) <= epsilon

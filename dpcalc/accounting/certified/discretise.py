@@ -190,7 +190,8 @@ def _ends(
         ((1 - rate) * (b[:, 0] + b_error[:, 0]) + rate * (p[:, 0] + p_error[:, 0])),
         b[:, 0] + b_error[:, 0],
     )
-    least_p = np.maximum(left_p - 2 * ((1 - rate) * b_error[:, 0] + rate * p_error[:, 0]), 0.0)
+    # Q-mass on the left adds more to 0 than its part 1 - q of P takes off: the first point is above 1 - q.
+    least_p = np.maximum(left_p - 2 * rate * p_error[:, 0], 0.0)
     at_first = left_p * np.exp(-edges[0])
     zero = np.maximum(left_q - least_p * np.exp(-edges[0]) * (1 - _OUTSIDE), 0.0) + missing[1]
     at_last = b[:, -1] + b_error[:, -1]
