@@ -213,6 +213,14 @@ def test_several_labels_in_miniature(main, images, tmp_path):
     assert len(list(Path("pictures").iterdir())) == 2
 
 
+def test_records_of_a_filtered_fit_stay_in_beyond_the_planned_steps(main):
+    rows = main("filter_online")
+    active = [int(row.split()[2]) for row in rows if row.startswith("step")]
+    assert active[:2] == [2000, 2000]  # nobody can have run out before step 144, by the budget of the worst case
+    assert 1000 < active[3] < active[2] < 2000
+    assert "after 144 steps" in rows[-2]
+
+
 def test_a_file_of_results_that_was_cut_off_is_replaced_whole(example, tmp_path):
     module, path = example("tables"), tmp_path / "runs.json"
     assert module.Results(str(path)).of("a", lambda: 1) == 1
