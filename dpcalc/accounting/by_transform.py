@@ -70,6 +70,15 @@ def interval(parts: Parts, question: Question, directions: Iterable[Direction]) 
     return best
 
 
+def law_of(parts: Parts, question: Question, directions: Iterable[Direction]) -> Law | None:
+    """A law that tells all of some directions about where it is asked; None where one does not, or where none is."""
+    _keep_memory()
+    run = _Run.of(parts, question)
+    worst = max(directions, key=lambda direction: run.way(direction).epsilon)
+    tilt = run.sketch.common_tilt(run.ways, run.delta, question.tolerance)
+    return None if tilt is None else run.bounds(worst, tilt=tilt)[1]
+
+
 @cache
 def _keep_memory() -> None:
     """Make the C library keep what was freed: glibc hands rows of this size back to the system at once, which clears

@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 
 from dpcalc.accounting import by_transform, convex_order
-from dpcalc.accounting.certified.law import Direction
+from dpcalc.accounting.certified.law import Direction, Law
 from dpcalc.accounting.certified.read import worst
 from dpcalc.accounting.interval import Interval
 from dpcalc.accounting.question import Answer, Question
@@ -76,6 +76,26 @@ def _attained(parts: Parts, order: Callable[[], float]) -> Runs:
         for k, (mechanism, count) in enumerate(parts)
         for run in (last[k] if k == chosen else mechanism.attained_runs(count, order) or ())
     ]
+
+
+def one_law(parts: Parts, question: Question) -> tuple[Law, tuple[Direction, ...]] | None:
+    """A law that tells all that is known of a composition, about where it is asked, and the directions to be read.
+
+    None where one law does not: of pairs that are not attained, or can only be bounded, other accountants may know
+    better ones, and two directions may have pairs of their own.
+    """
+    above = [run for mechanism, count in parts for run in mechanism.runs(count)]
+    below = _attained(parts, cache(lambda: order_of(above, question)))
+    compositions = _compositions(above)
+    if above != below or only_bounded(above) or len(compositions) > 1:
+        return None
+    ((pairs, directions),) = compositions
+    try:
+        with np.errstate(over="raise", divide="raise", invalid="raise"):
+            law = by_transform.law_of(pairs, question, directions)
+    except ArithmeticError:
+        return None
+    return None if law is None else (law, directions)
 
 
 def _width(answer: Answer) -> float:

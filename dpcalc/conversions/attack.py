@@ -47,6 +47,11 @@ def risk_from_curve(
     return Risk(advantage=curve[0.0], tpr_at_fpr=rates, prior=prior, bayes_accuracy=accuracy)
 
 
+def furthest(near_mu: float) -> float:
+    """The largest ε at which a curve is asked for, but for refinements."""
+    return max(abs(near_mu * z - near_mu**2 / 2) for z, _ in _QUANTILES)
+
+
 def least_true_positive_rate(delta_at: Callable[[float], float], false_positive_rate: float) -> float:
     """An upper bound on the TPR at an FPR, by a search along a certified curve δ(ε); any point of it is a bound."""
     rate = false_positive_rate

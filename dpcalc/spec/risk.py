@@ -67,14 +67,11 @@ def listed_entries(guarantee: Guarantee) -> list[Entry]:
 
 def certified_curve(guarantee: Guarantee) -> Callable[[float], float]:
     """Certified δ at ε of the listed mechanisms."""
-    from dpcalc.accounting.compose import upper_delta
+    from dpcalc.accounting.deltas import Deltas
+    from dpcalc.conversions.attack import furthest
 
     parts = [(entry.mechanism, entry.count) for entry in listed_entries(guarantee)]
-
-    def delta_at(epsilon: float) -> float:
-        return upper_delta(parts, epsilon, _TOLERANCE)
-
-    return delta_at
+    return Deltas(parts, _TOLERANCE, reach=furthest(_similar_mu(guarantee)))
 
 
 def _similar_mu(guarantee: Guarantee) -> float:
