@@ -10,8 +10,8 @@ did, and once with Gaussian noise of 1 % (ε = 1: 0.1 %), as it says one should;
 that much less noise at the same clip; both then stop earlier at the same ε. At ε = 1 tuned the paper adds no steps.
 
 Pixels are normalised as in the Opacus example whose network this is; the paper does not say. A step over 60,000 records
-takes about 5 seconds of an idle core with --backend torch, 7 without. Finished runs are kept in --results and not run
-again.
+takes about 5 seconds of an idle core with --backend torch, 6 without. Finished runs are kept in --results and not run
+again; `--folder` gets a picture of their course.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import argparse
 import statistics
 import time
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tables import Results, difference, header, mean, row
@@ -79,9 +81,12 @@ def settings(epsilon: float, setting: str, seed: int, backend: str) -> Settings:
 
 
 def one_run(data: Dataset, chosen: Settings) -> dict:
-    """The looks from step k on: step, accuracy on training and test records, records that had budget left."""
+    """The looks from step k on: step, accuracy on training and test records, records that had budget left.
+
+    And the course of it: every tenth step and its accuracy on test records.
+    """
     trainer = Trainer(Plan(settings=chosen, records=len(data), delta=DELTA), data)
-    start, looks = time.monotonic(), []
+    start, looks, course = time.monotonic(), [], []
     while trainer.step < trainer.total_steps:
         trainer.advance()
         if trainer.step >= chosen.steps and (trainer.step - chosen.steps) % BETWEEN == 0:
@@ -89,9 +94,10 @@ def one_run(data: Dataset, chosen: Settings) -> dict:
             looks.append((trainer.step, train, test, trainer.history.active[-1]))
         if trainer.step % 10 == 0:
             test = trainer.model.quality(trainer.parameters, data.x_test, data.y_test)
+            course.append((trainer.step, test))
             spent = time.monotonic() - start
             print(f"<!-- seed {chosen.seed} step {trainer.step}: {100 * test:.2f} %, {spent:.0f} s -->", flush=True)
-    return {"looks": looks, "settings": chosen.as_dict()}
+    return {"looks": looks, "course": course, "settings": chosen.as_dict()}
 
 
 def summary(epsilon: float, setting: str, runs: list[dict], chosen: Settings, records: int) -> str:
@@ -117,6 +123,34 @@ def summary(epsilon: float, setting: str, runs: list[dict], chosen: Settings, re
     return row(*cells)
 
 
+def draw(found: dict[tuple[float, str], list[dict]], folder: Path, records: int) -> None:
+    """A picture of each setting: test accuracy by step."""
+    from matplotlib.figure import Figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = Figure(figsize=(4 * len(found), 3.2), layout="constrained")
+    for axes, (key, runs) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
+        draw_course(axes, runs, *PAPER[key])
+        axes.set(title=f"ε = {key[0]:g}, {key[1]}, {records:,} records", xlabel="step", ylabel="test accuracy, %")
+    path = folder / "feldman-zrnic.png"
+    figure.savefig(path, dpi=80)
+    print(path)
+
+
+def draw_course(axes: Any, runs: list[dict], plain: tuple[float, float], filtered: tuple[float, float]) -> None:
+    """A line for each seed, from step k on with the filter, and the paper's two means, dashed."""
+    planned, last = runs[0]["looks"][0][0], runs[0]["looks"][-1][0]
+    for run in runs:
+        points = sorted({*map(tuple, run["course"]), *((step, test) for step, _, test, _ in run["looks"])})
+        axes.plot([p[0] for p in points], [100 * p[1] for p in points], label=f"seed {run['settings']['seed']}")
+    for (paper, spread), reach in ((plain, (0, planned)), (filtered, (planned, last))):
+        axes.hlines(paper, *reach, "black", "dashed")
+        axes.fill_between(reach, paper - spread, paper + spread, color="black", alpha=0.1)
+    axes.axvline(planned, color="grey", linewidth=0.8)
+    axes.set_ylim(70, 96)
+    axes.legend(fontsize=7, title="dashed: paper, ± deviation", title_fontsize=7)
+
+
 def normalised(data: Dataset) -> Dataset:
     train, test = ((x - np.float32(PIXEL_MEAN)) / np.float32(PIXEL_DEVIATION) for x in (data.x_train, data.x_test))
     return replace(data, x_train=train, x_test=test)
@@ -132,6 +166,7 @@ def main() -> None:
     parser.add_argument("--backend", default="torch", choices=["numpy", "torch"])
     parser.add_argument("--records", type=int, help="only so many, with the noise scaled to them, for a quick look")
     parser.add_argument("--results", help="a JSON file of finished runs")
+    parser.add_argument("--folder", type=Path, help="where a picture goes; none unless told")
     arguments = parser.parse_args()
     data = normalised(load(arguments.data))
     whole = len(data)
@@ -141,6 +176,7 @@ def main() -> None:
     scaled = "" if share == 1 else f", noise multipliers × {share:.3g}, so that ε is not the paper's"
     print(f"MNIST, {len(data):,} records{scaled}; the small CNN, full batch, {arguments.backend}\n")
     print(header(*COLUMNS))
+    found: dict[tuple[float, str], list[dict]] = {}
     for epsilon in arguments.epsilons:
         for setting in arguments.settings:
             runs = []
@@ -149,7 +185,10 @@ def main() -> None:
                 chosen = replace(chosen, noise_multiplier=share * chosen.noise_multiplier)
                 name = f"{epsilon} {setting} {seed} {arguments.backend}{'' if share == 1 else f' {len(data)}'}"
                 runs.append(results.of(name, lambda each=chosen: one_run(data, each)))
+            found[epsilon, setting] = runs
             print(summary(epsilon, setting, runs, chosen, len(data)), flush=True)
+    if arguments.folder is not None:
+        draw(found, arguments.folder, len(data))
 
 
 if __name__ == "__main__":

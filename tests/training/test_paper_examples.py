@@ -122,9 +122,10 @@ def test_figures_1_and_2_of_galli(main, images):
 def test_feldman_and_zrnic_in_miniature(main, images, tmp_path):
     pytest.importorskip("torch")
     asked = ["--data", images, "--epsilons", 0.3, "--settings", "noise", "--records", 40, "--seeds", 2]
-    rows = main("train_feldman_zrnic", *asked, "--results", tmp_path / "runs.json")
+    rows = main("train_feldman_zrnic", *asked, "--results", tmp_path / "runs.json", "--folder", "pictures")
     assert "40 records" in rows[0]
-    (table,) = cells([row for row in rows if not row.startswith("<!--")])
+    assert Path("pictures/feldman-zrnic.png").stat().st_size > 1000
+    (table,) = cells([row for row in rows[:-1] if not row.startswith("<!--")])
     assert table[0]["plain, paper"] == "86.88 ± 2.28"
     assert table[0]["seeds"] == "2"
     assert not [row for row in main("train_feldman_zrnic", *asked, "--results", "runs.json") if "<!--" in row]
