@@ -6,14 +6,16 @@ import mpmath
 import numpy as np
 import pytest
 
+from dpcalc.accounting.certified.coarsen import coarsened, cut
 from dpcalc.accounting.certified.convolve import by_transform
 from dpcalc.accounting.certified.discretise import discretised
-from dpcalc.accounting.certified.law import P_LOWER
+from dpcalc.accounting.certified.law import P_LOWER, Component, Law
+from dpcalc.accounting.certified.ledger import Ledger
 from dpcalc.accounting.certified.read import Curve, curve
 from dpcalc.accounting.convex_order import interval
 from dpcalc.accounting.question import Question
 from dpcalc.pairs.gaussian import GaussianPair
-from dpcalc.pairs.points import pure_dp_pair
+from dpcalc.pairs.points import PointPair, pure_dp_pair
 
 
 def gaussian_delta(mu: float, epsilon: float) -> mpmath.mpf:
@@ -102,3 +104,24 @@ def test_grids_beyond_the_doubles_leave_the_question_to_others() -> None:
         discretised([GaussianPair(25.0)], 1.0, ((-800, 800),))
     with pytest.raises(ArithmeticError):
         discretised([GaussianPair(1e-3)], 1e-16, ((600_000_000, 600_000_400),))
+
+
+def test_weights_that_coarsening_takes_below_the_doubles_do_not_vanish() -> None:
+    """Half of Q at a loss of 35 goes to 40 but for a trifle, where X^20 is no number any more."""
+    x = np.exp(-35.0)
+    pair = PointPair(np.array([-35.0, np.log(2 - x)]), np.array([x / 2, 1 - x / 2]), np.array([0.5, 0.5]))
+    law = coarsened(discretised([pair], 5.0, ((-7, 9),), 20.0), 0, 17, 0)
+    assert sorted(law.components) == [1]
+    assert curve(law, "add", upper=True).delta(5.0) >= 0.5 * (1 - np.exp(-30.0))
+
+
+def test_weights_that_cutting_takes_below_the_doubles_do_not_vanish() -> None:
+    """What is cut off on the right keeps its Q-mass on the last point, on the left its P-mass on the first one."""
+    for at, tilt in ((8, 25.0), (0, -24.0)):
+        rows = np.zeros((3, 9))
+        rows[0, at] = 1.0
+        law = Law(5.0, {0: Component(-4, rows)}, Ledger(), tilt=tilt)
+        done = cut(law, 0, 7, 0) if at == 0 else cut(law, 0, 0, 7)
+        (part,) = done.components.values()
+        assert part.size == 2
+        assert part.rows[0, 0 if at == 0 else 1] > 0

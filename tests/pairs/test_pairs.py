@@ -8,7 +8,9 @@ import mpmath
 import numpy as np
 import pytest
 
+from dpcalc.conversions import gdp_delta
 from dpcalc.mechanisms.randomized_response import KaryRandomizedResponse
+from dpcalc.pairs import profile as profiles
 from dpcalc.pairs.base import MixturePair, ReversedPair
 from dpcalc.pairs.bounded_range import BoundedRangePair
 from dpcalc.pairs.cells import Cells
@@ -200,3 +202,16 @@ def test_a_loose_value_at_zero_is_replaced_by_what_its_neighbours_imply():
     made = pair_of_profiles(np.array([0.0, epsilon]), np.array([1.0, 0.0]), np.array([1.0, 0.0]))
     assert delta(made, 0.0) == pytest.approx(math.tanh(epsilon / 2), rel=1e-12)
     assert made.p.sum() == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_grid_of_losses_gives_a_bound_of_a_group(monkeypatch, seed):
+    """Three Gaussians in a row: their ends are twice as far apart, whatever losses the profiles are taken at."""
+    rng = np.random.default_rng(seed)
+    mu, reach = float(rng.uniform(0.2, 2)), float(rng.uniform(0.1, 20))
+    half = np.concatenate(([0.0], np.sort(rng.uniform(0, reach, int(rng.integers(2, 60))))))
+    monkeypatch.setattr(profiles, "_profile_grid", lambda _: np.concatenate((-half[:0:-1], half)))
+    links = GaussianPair(mu), GaussianPair(mu).reversed()
+    found = group_of_two.__wrapped__(*links)
+    for epsilon in rng.uniform(0, 1.5 * reach, 20):
+        assert profile(found, np.array([epsilon]))[0] >= float(gdp_delta(2 * mu, epsilon)) * (1 - 1e-12)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Component, Direction, Law, times_exp
 from dpcalc.arrays import Floats
-from dpcalc.rounding import accumulated
+from dpcalc.rounding import SMALLEST_NORMAL, accumulated
 
 
 def to_next_grid(component: Component, step: float, tilt: float) -> Component:
@@ -26,6 +26,7 @@ def to_next_grid(component: Component, step: float, tilt: float) -> Component:
     rows = np.zeros((*component.rows.shape[:-1], count + 1))
     rows[..., :-1] = low_high[..., 0]
     rows[..., 1:] += low_high[..., 1]
+    rows[..., UPPER, :] += SMALLEST_NORMAL  # what the smallest lost on the way
     return Component(component.start // RATIO, rows)
 
 
@@ -101,9 +102,10 @@ def cut(law: Law, k: int, left: int, right: int) -> Law:
         below, above = losses[:left] - first, losses[part.size - right :] - last
         # wX^τ at x becomes w(x/x₁)·x₁^τ at x₁, or w·x₂^τ at x₂.
         with np.errstate(over="ignore", invalid="ignore"):
-            rows[..., UPPER, 0] += exact * times_exp(upper[..., :left], (1 - law.tilt) * below).sum(axis=-1)
+            at_first = times_exp(upper[..., :left], (1 - law.tilt) * below)
             at_last = times_exp(upper[..., part.size - right :], -law.tilt * above)
-            rows[..., UPPER, -1] += exact * at_last.sum(axis=-1)
+            rows[..., UPPER, 0] += exact * at_first.sum(axis=-1) + SMALLEST_NORMAL
+            rows[..., UPPER, -1] += exact * at_last.sum(axis=-1) + SMALLEST_NORMAL
         components[k] = Component(part.start + left, rows)
         zero = _mass(law, "add", losses[:left], upper[..., :left])
         infinite = _mass(law, "remove", losses[part.size - right :], upper[..., part.size - right :])
