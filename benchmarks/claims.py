@@ -26,8 +26,8 @@ def claims(node: ast.expr, parents: list[ast.AST]) -> Iterator[str]:
     elif isinstance(parent, ast.If) and node is parent.test and _raises(parent.body):
         yield "False"
     elif isinstance(node, ast.IfExp) and REPLACED.search(ast.unparse(node.test)):
-        if not _words(node.body) or not _words(node.orelse):
-            yield f"({ast.unparse(node.body if 'add-remove' in ast.unparse(node.test) else node.orelse)})"
+        if not (_words(node.body) or _words(node.orelse)):
+            yield f"({_cheaper(node)})"
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         yield from _uncounted(node)
     elif isinstance(node, ast.Call) and _name(node.func) in LARGEST and DIRECTIONS.search(ast.unparse(node)):
@@ -55,6 +55,14 @@ def _words(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or (
         isinstance(node, ast.Constant) and isinstance(node.value, (str, type(None)))
     )
+
+
+def _cheaper(node: ast.IfExp) -> str:
+    """The branch without what is done for replace-one."""
+    one, other = ast.unparse(node.body), ast.unparse(node.orelse)
+    if one in other or other in one:
+        return min(one, other, key=len)
+    return one if "add-remove" in ast.unparse(node.test) else other
 
 
 def _uncounted(node: ast.BinOp) -> Iterator[str]:
