@@ -45,7 +45,7 @@ MODULES = [
     "spec",
     "cli/test_gates.py",
     "cli/test_convert.py",
-    *[f"test_{n}.py" for n in ("rounding", "numbers", "solve", "elementary")],
+    *[f"test_{n}.py" for n in ("rounding", "numbers", "solve", "elementary", "evidence", "report", "files")],
 ]
 
 
