@@ -95,8 +95,9 @@ class Planter:
         inside = str(mutant.path.relative_to(ROOT))
         names = {mutant.function, mutant.function.partition(".")[0]} if mutant.function else set()
         reach = [name for name in items if {f"{inside}::{n}" for n in names} & self._reach[name][1]]
-        if not names:  # runs on import: whoever calls a function of the file
-            reach = [name for name in items if any(f.startswith(inside) for f in self._reach[name][1])]
+        if not names:  # runs on import: whoever calls a function of a file that has this name
+            users = _users(mutant)
+            reach = [name for name in items if any(f.partition("::")[0] in users for f in self._reach[name][1])]
         chosen, total = [], 0.0
         for name in sorted(reach, key=lambda name: self._reach[name][0]):
             if chosen and total + self._reach[name][0] > self._wanted.seconds:
@@ -109,6 +110,12 @@ class Planter:
         if code not in (0, 1, -signal.SIGXCPU, -signal.SIGKILL):
             return f"ended {code}"
         return "found" if code else "SURVIVES"
+
+
+def _users(mutant: Mutant) -> set[str]:
+    """The files that speak of what is defined where the mutant stands."""
+    name = mutant.path.read_text(encoding="utf-8").splitlines()[mutant.line - 1].partition(" ")[0].encode()
+    return {str(path.relative_to(ROOT)) for path in (ROOT / "dpcalc").rglob("*.py") if name in path.read_bytes()}
 
 
 def _in_fork(work: Callable[[], int], seconds: int) -> int:

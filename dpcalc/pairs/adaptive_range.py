@@ -91,7 +91,7 @@ def _highest(losses: Floats, profile: Floats, mu: float) -> tuple[Floats, Floats
     with np.errstate(divide="ignore", invalid="ignore"):
         level = np.nan_to_num(-mu * (ndtri(-slopes) + mu / 2), nan=0.0, posinf=np.inf, neginf=-np.inf)
     places = np.clip(level, losses[:-1], losses[1:])
-    chords = np.maximum(profile[:-1] + slopes * (np.exp(places) - s[:-1]), 0.0) * (1 + _NOTICED / 4)
+    chords = np.maximum(profile[:-1] + slopes * (np.exp(places) - s[:-1]), 0.0)
     return np.concatenate((losses, places)), np.concatenate((profile, chords))
 
 

@@ -437,6 +437,41 @@ def test_spread_masses_are_raised_by_their_doubt(monkeypatch: pytest.MonkeyPatch
     assert weights[1] >= lifted
 
 
+@pytest.mark.parametrize(("p_off", "q_off"), [(-9e-4, 0.0), (1e-3, 0.0), (0.0, -1e-6), (0.0, 1e-6)])
+def test_masses_between_large_tails_err_by_these(monkeypatch: pytest.MonkeyPatch, p_off: float, q_off: float) -> None:
+    """In the middle of P and in the tail of Q: each mass errs by some thousandths of the tail that is beyond it."""
+    monkeypatch.setattr(moments, "ROUNDING", 0.01)
+    losses = np.array([0.1, 0.5, 10.0])
+    p = np.array([0.5, 1e-3, 0.4])
+    q, edges = p * np.exp(-losses), np.array([0.4, 0.6])
+    lifted = (p[1] * math.exp(-edges[0]) - q[1]) / math.expm1(edges[1] - edges[0])
+    weights = moments.spread(PointPair(losses, p + np.array([0, p_off, 0]), q + np.array([0, q_off, 0])), edges)
+    assert weights[0] >= q[1] - lifted
+    assert weights[1] >= lifted
+
+
+def test_the_ends_of_a_mixture_are_not_rounded_inwards() -> None:
+    chosen = random.Random(12)
+    for _ in range(200):
+        epsilon, rate = chosen.uniform(0.01, 3), chosen.uniform(0.01, 0.9)
+        low, high = MixturePair(LaplacePair(epsilon), rate).support()
+        with mpmath.workdps(40):
+            ends = [mpmath.log1p(mpf(rate) * mpmath.expm1(side * mpf(epsilon))) for side in (-1, 1)]
+        assert mpf(low) <= ends[0]
+        assert mpf(high) >= ends[1]
+
+
+def test_noise_beyond_its_table_is_at_infinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short table: what it leaves out on one side of every centre, by exact sums."""
+    monkeypatch.setattr(discrete_gaussian, "_MOST_POINTS", 12)
+    sigma, shift = 5.0, 2
+    above, _ = discrete_gaussian.turned_discrete_gaussian(sigma, shift, 0.3)
+    weights = {x: math.exp(-x * x / (2 * sigma**2)) for x in range(-200, 201)}
+    outside = sum(weight for x, weight in weights.items() if x > 12) / sum(weights.values())
+    assert above.p_infinite >= outside
+    assert above.q_infinite >= outside
+
+
 def test_points_too_faint_for_q() -> None:
     chosen = random.Random(10)
     for _ in range(60):

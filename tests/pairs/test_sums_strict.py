@@ -263,6 +263,7 @@ def test_points_above_gather_what_is_hidden() -> None:
         assert Fraction(pair.p_infinite) >= Fraction(law.infinite) + Fraction(law.gone_p)
     told = upper_pair(SumLaw(0.25, {0: Part(1, np.full((3, 2), 0.1))}, 1, 0.5, relative=0.01))
     assert told.p_infinite >= 0.505
+    assert upper_pair(SumLaw(1e284, {0: Part(1, np.full((3, 1), 5e-285))}, 1)).p_infinite >= 0.5
     assert np.all(told.q >= 0.101)
 
 
@@ -276,6 +277,8 @@ def test_points_below_own_up_to_their_errors() -> None:
                 assert abs(mpf(float(loss)) - mpmath.log(mpf(float(p)) / mpf(float(q)))) <= pair.doubt
         assert lower_pair(replace(law, slack=0.01)).doubt >= 0.01
         assert lower_pair(replace(law, relative=0.01)).doubt >= 0.01
+    gone = law_of(np.array([[0.1], [1e-3], [1e-320]]))  # a mass that has lost its digits tells no ratio
+    assert lower_pair(gone).p.size == 0
     faint = law_of(np.full((3, 2), 1.0), lost=0.1 * UNIT)
     assert lower_pair(faint).p.size == 2
     assert lower_pair(replace(faint, lost=2 * UNIT)).p.size == 0
@@ -291,3 +294,9 @@ def test_cells_of_bounds_have_the_errors_of_their_points_and_their_doubt(doubt: 
         assert np.all(error >= own)
         assert np.all(error >= mass * doubt)
         assert np.all(error > 0)
+
+
+def test_what_the_masses_of_both_terms_may_be_off_adds_up() -> None:
+    law = law_of(np.full((3, 4), 0.1))
+    both = replace(law, slack=0.01).plus(replace(law, slack=0.02))
+    assert both.slack >= 0.03

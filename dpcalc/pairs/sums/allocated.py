@@ -39,7 +39,7 @@ def upper_pair(law: SumLaw) -> BoundPair:
     order = np.argsort(x[seen], kind="stable")
     x, q = x[seen][order], weights[seen][order]
     raised = 1 + accumulated(len(weights) + 16)
-    infinite = (law.infinite * (1 + 2 * law.relative) + law.gone_p * (1 + _ADDED) + hidden_p) * raised
+    infinite = (law.infinite * (1 + 2 * law.relative) + law.gone_p + hidden_p) * raised
     zero = (law.gone_q + hidden_q) * raised
     p = q * x
     over = max(float(p.sum()) + infinite - 1, float(q.sum()) + zero - 1, 0.0) + _ADDED
