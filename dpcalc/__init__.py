@@ -37,7 +37,6 @@ if _typing.TYPE_CHECKING:
         Staircase,
     )
     from dpcalc.api.result import Result
-    from dpcalc.api.rules import dp_rule, gdp_rule, rdp_rule
     from dpcalc.conversions import (
         gdp_delta,
         gdp_epsilon,
@@ -50,6 +49,7 @@ if _typing.TYPE_CHECKING:
     )
     from dpcalc.errors import DpcalcError, InputError
     from dpcalc.filters.filters import GlobalFilter, IndividualFilter
+    from dpcalc.filters.rules import dp_rule, gdp_rule, rdp_rule
     from dpcalc.ledger.answers import RefusedError
     from dpcalc.ledger.ledger import Ledger
     from dpcalc.training.queries import LinearQueries, Terms
@@ -68,7 +68,7 @@ _HOMES = {
     ),
     "dpcalc.errors": ("DpcalcError", "InputError"),
     "dpcalc.filters.filters": ("GlobalFilter", "IndividualFilter"),
-    "dpcalc.api.rules": ("dp_rule", "gdp_rule", "rdp_rule"),
+    "dpcalc.filters.rules": ("dp_rule", "gdp_rule", "rdp_rule"),
     "dpcalc.ledger.answers": ("RefusedError",),
     "dpcalc.ledger.ledger": ("Ledger",),
     "dpcalc.training.queries": ("LinearQueries", "Terms"),

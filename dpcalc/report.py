@@ -15,6 +15,9 @@ SCHEMA = "dpcalc/1"
 
 DIGITS = 4
 
+# What is above a number by less than this, relatively, is rounding that was allowed for.
+_HAIR = Decimal("1e-9")
+
 # Below this and from this on a number is written with an exponent.
 _SMALLEST_PLAIN, _LARGEST_PLAIN = -3, 6
 
@@ -148,6 +151,22 @@ def rounded_up(value: float | None, digits: int = DIGITS) -> str:
     return _rounded(value, digits, ROUND_CEILING)
 
 
+def beside_a_budget(value: float | None, digits: int = DIGITS) -> str:
+    """An upper bound where the number that it was meant to keep is told too.
+
+    What sums were allowed for their rounding is told apart: 1 + 3e-13, as 1 is below the bound and 1.001 is another
+    number.
+    """
+    if value is None or not _is_number(value) or value <= 0:
+        return rounded_up(value, digits)
+    exact = Decimal(value)
+    short = exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), ROUND_FLOOR)
+    hair = exact - short
+    if not Decimal(LAST_DIGITS) * exact < hair <= _HAIR * exact:
+        return rounded_up(value, digits)
+    return f"{_plain_text(short.normalize())} + {rounded_up(float(hair), 1)}"
+
+
 def rounded_down(value: float | None, digits: int = DIGITS) -> str:
     """A lower bound to so many significant digits, never above the value."""
     return _rounded(value, digits, ROUND_FLOOR)
@@ -167,9 +186,11 @@ def written(value: float | None) -> str:
 
 def upper_against(value: float | None, limit: float) -> str:
     """An upper bound with as many digits as it takes to see on which side of a limit it is."""
+    if value is None or not _is_number(value):
+        return rounded_up(value)
     for digits in range(DIGITS, 18):
-        text = rounded_up(value, digits)
-        if value is None or not _is_number(value) or exceeds(value, limit) == (Decimal(text) > Decimal(repr(limit))):
+        text = beside_a_budget(value, digits)
+        if exceeds(value, limit) == (sum(map(Decimal, text.split(" + "))) > Decimal(repr(limit))):
             return text
     return text
 

@@ -142,9 +142,9 @@ class TestPathsBeforeAnyWork:
             check_paths({"log": str(hard)}, {"data": str(old)})
 
     def test_a_file_of_a_folder_that_is_read_is_an_input(self, old: Path) -> None:
-        with pytest.raises(InputError, match="--table is a file of the folder of LOG; nothing was written"):
-            check_paths({"--table": old}, {"LOG": old.parent})
-        check_paths({"--table": old.parent / "new"}, {"LOG": old.parent})
+        with pytest.raises(InputError, match="`table` is a file of the folder of `log`; nothing was written"):
+            check_paths({"`table`": old}, {"`log`": old.parent})
+        check_paths({"`table`": old.parent / "new"}, {"`log`": old.parent})
 
     def test_a_file_that_is_included_is_an_input(self, tmp_path: Path, dpcalc: Callable[..., Any]) -> None:
         part, whole = tmp_path / "part.yaml", tmp_path / "whole.yaml"

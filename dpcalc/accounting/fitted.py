@@ -46,7 +46,7 @@ class Fitted:
 def fitted(parts: Parts, slack: float, *, accountant: Accountant = "auto", tolerance: float = TOLERANCE) -> Fitted:
     """The least μ that can be vouched for at a slack; a μ that needs none, with slack 0, where that is no larger."""
     if accountant in _WITHOUT_A_LAW:
-        raise InputError(f"needs the loss distributions, which --accountant {accountant} has not", where="slack")
+        raise InputError(f"needs the loss distributions, which `accountant={accountant}` has not", where="slack")
     parts = factored(group(parts))
     known = composed_mu(parts)
     if known is not None and is_exactly_gaussian(parts):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,9 +11,7 @@ from typing import Any
 from dpcalc import commands
 from dpcalc.api.mechanisms import Mechanism
 from dpcalc.api.result import Result
-from dpcalc.errors import DpcalcError, InputError
-
-_FLAG = re.compile(r"--([a-z][a-z-]*[a-z]|[a-z])")
+from dpcalc.errors import InputError
 
 
 def compose(*releases: Any, **options: Any) -> Result:
@@ -155,22 +152,5 @@ def _as_file(log: Any) -> Iterator[str]:
 
 def _called(command: str, given: Mapping[str, Any]) -> Result:
     """What the command answers to these arguments."""
-    with naming_arguments():
-        question = commands.question(command).given(given)
-        return Result(question.result(), prior=question.prior)
-
-
-@contextmanager
-def naming_arguments() -> Iterator[None]:
-    """Errors with arguments where the command line says options."""
-    try:
-        yield
-    except DpcalcError as error:
-        where = None if error.where is None else _without_flags(error.where).lstrip(": ")
-        raise error.at(where, _without_flags(error.message)) from None
-
-
-def _without_flags(text: str) -> str:
-    """The message in Python's words; a command that can be pasted stays one."""
-    words, command, rest = text.partition("dpcalc ")
-    return _FLAG.sub(lambda found: found[1].replace("-", "_"), words) + command + rest
+    question = commands.question(command).given(given)
+    return Result(question.result(), prior=question.prior)

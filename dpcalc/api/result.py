@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcalc import guarantee as _guarantee
 from dpcalc.errors import InputError
-from dpcalc.report import from_json, rounded_down, rounded_up, to_json
+from dpcalc.report import beside_a_budget, from_json, rounded_down, rounded_up, to_json
 from dpcalc.risk import Risk
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Result:
         return render(self._complete, "table").rstrip("\n")
 
     def __repr__(self) -> str:
-        from dpcalc.render.words import answer, reference
+        from dpcalc.render.words import answer, reference, telling
 
         found = self._told.guarantee
         if found is None:
@@ -152,7 +152,11 @@ class Result:
         line = answer(self._told)
         exactly = ", exactly" if exact and not self._told.headline and ", exactly" not in line else ""
         first = f"{line}{exactly} ({found.status}, {found.adjacency})"
-        lines = [first, _second(found, None if exact else lower, upper), f"by {reference(found.citations[0])}"]
+        lines = [
+            first,
+            _second(found, telling(found), None if exact else lower, upper),
+            f"by {reference(found.citations[0])}",
+        ]
         return "\n".join(line for line in lines if line)
 
     def _repr_html_(self) -> str | None:
@@ -169,16 +173,14 @@ class Result:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _second(found: _guarantee.Guarantee, lower: float | None, upper: float | None) -> str:
+def _second(found: _guarantee.Guarantee, enough: float, lower: float | None, upper: float | None) -> str:
     """The other notions where they say something, or the interval."""
-    enough = float("inf") if not found.epsilon else found.epsilon
     told = []
     if found.mu is not None and found.mu <= enough:
-        told.append(
-            f"μ {'=' if found.mu_kind == 'exact' else '≤' if found.mu_kind == 'upper' else '≈'} {rounded_up(found.mu)}"
-        )
+        sign = {"exact": "=", "upper": "≤"}.get(found.mu_kind or "", "≈")
+        told.append(f"μ {sign} {beside_a_budget(found.mu)}")
     if found.rho is not None and found.rho <= enough:
-        told.append(f"ρ = {rounded_up(found.rho)}")
+        told.append(f"ρ = {beside_a_budget(found.rho)}")
     if lower is not None:
         symbol = "ε" if found.asks == "epsilon" else "δ"
         told.insert(0, f"{rounded_down(lower)} ≤ {symbol} ≤ {rounded_up(upper)}")

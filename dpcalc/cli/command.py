@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from dpcalc.asked import Asked, Field, option
+from dpcalc.cli.naming import by_option
 from dpcalc.cli.reading import read_by
 from dpcalc.errors import DpcalcError, InputError
 from dpcalc.files import STANDARD_STREAM, check_paths, not_reading
@@ -57,7 +58,7 @@ def command(name: str, asked: type[Asked]) -> TyperCommand:
                 return
             result = _answered(question, given)
         except DpcalcError as error:
-            raise _by_option(error, context) from None
+            raise by_option(error, fields) from None
         raise typer.Exit(exit_code(result))
 
     context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
@@ -243,10 +244,3 @@ def _with_risk(result: Result, given: Mapping[str, Any], *, told: bool) -> Resul
             guarantee = guarantee.with_warnings("the risk of this result is not known, so --prior has no effect")
         return replace(result, guarantee=guarantee)
     return result
-
-
-def _by_option(error: DpcalcError, context: typer.Context) -> DpcalcError:
-    """The error with the option in place of the field that it names."""
-    flags = {parameter.name: max(parameter.opts, key=len) for parameter in context.command.params}
-    flag = flags.get(error.where or "", "")
-    return error.at(flag) if flag.startswith("--") else error

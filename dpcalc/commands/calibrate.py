@@ -14,7 +14,6 @@ from dpcalc.commands.common import (
     MECHANISMS,
     SPECS,
     TOLERANCE,
-    wait_for_terminal,
 )
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency, Budget, Result
@@ -85,7 +84,6 @@ class Calibrate(Asked):
         from dpcalc.spec.sources import read_documents
         from dpcalc.spec.specification import common_budget, common_delta
 
-        wait_for_terminal(self.spec)
         documents = read_documents(self.spec, self.mechanism)
         budget = common_budget(documents, self.limits)
         delta = common_delta(documents) if self.delta is None else self.delta
@@ -132,10 +130,10 @@ def _targets(
             )
     if not limits and tpr is None:
         raise InputError(
-            "which ε? Give --epsilon E with --delta D, --advantage A, --tpr T@F, --mu or --rho, or budget: in the spec"
+            "which ε? Give `epsilon=E` with `delta=D`, `advantage=A`, `tpr=T@F`, `mu` or `rho`, or budget: in the spec"
         )
     if "epsilon" in limits and delta is None:
-        raise InputError("at which δ? Give --delta D, or delta: in the spec")
+        raise InputError("at which δ? Give `delta=D`, or delta: in the spec")
     targets = [Target(key, limit, delta if key == "epsilon" else None) for key, limit in limits.items()]  # type: ignore[arg-type]
     return targets if tpr is None else [*targets, Target("tpr", tpr.true, tpr.false)]
 

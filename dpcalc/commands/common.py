@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dpcalc.asked import argument, number, option, whole
 from dpcalc.errors import InputError
 from dpcalc.numbers import PROBABILITY, PROBABILITY_OR_ZERO, Range
-from dpcalc.terminal import streams
 
 if TYPE_CHECKING:
     from dpcalc.spec.specification import Document
@@ -35,15 +33,10 @@ TOLERANCE = number(
     help="Largest relative gap to aim for between upper and lower bound; default 1e-3.",
     allowed=Range(low=1e-6, high=1),
 )
+SLACK = number("--slack", help="Give the least μ with δ(ε) ≤ δ_μ(ε) + this at every ε too.", allowed=PROBABILITY)
 READ_LIMIT = whole(
     "--read-limit", help="Bytes that reading a file may take, if it has fewer.", panel="Running and files"
 )
-
-
-def wait_for_terminal(paths: Sequence[object]) -> None:
-    """Say so if a spec is about to be typed."""
-    if "-" in paths and sys.stdin.isatty():
-        streams.tell("reading the spec from the terminal; Ctrl-D ends it\n")
 
 
 def asked_at(
@@ -53,12 +46,12 @@ def asked_at(
     from dpcalc.spec.specification import common_delta, common_epsilon
 
     if epsilon is not None and deltas:
-        raise InputError("--delta asks for ε and --epsilon asks for δ; give one of them")
+        raise InputError("`delta` asks for ε and `epsilon` asks for δ; give one of them")
     if epsilon is not None or deltas:
         return list(deltas), epsilon
     delta, epsilon = common_delta(documents), common_epsilon(documents)
     if delta is None and epsilon is None:
-        raise InputError("at which δ? Give --delta D (or --epsilon E for the δ at it), or delta: in the spec")
+        raise InputError("at which δ? Give `delta=D` (or `epsilon=E` for the δ at it), or delta: in the spec")
     if delta is not None and epsilon is not None:
-        raise InputError("one file asks for ε at a δ, another for δ at an ε; give --delta or --epsilon")
+        raise InputError("one file asks for ε at a δ, another for δ at an ε; give `delta` or `epsilon`")
     return ([] if delta is None else [delta]), epsilon

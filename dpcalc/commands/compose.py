@@ -11,14 +11,14 @@ from dpcalc.commands.common import (
     DEFAULT_TOLERANCE,
     DELTAS,
     MECHANISMS,
+    SLACK,
     SPECS,
     TOLERANCE,
     asked_at,
-    wait_for_terminal,
 )
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency, Result, Section
-from dpcalc.numbers import NON_NEGATIVE, PROBABILITY
+from dpcalc.numbers import NON_NEGATIVE
 from dpcalc.report import percents
 from dpcalc.terminal.progress import progress
 
@@ -57,10 +57,7 @@ class Compose(Asked):
         Literal["auto", "gdp", "rdp", "pld", "clt"],
         option("--accountant", help="auto takes the tightest certified one; clt is an approximation."),
     ] = "auto"
-    slack: Annotated[
-        float | None,
-        number("--slack", help="Give the least μ with δ(ε) ≤ δ_μ(ε) + this at every ε too.", allowed=PROBABILITY),
-    ] = None
+    slack: Annotated[float | None, SLACK] = None
     adjacency: Annotated[Adjacency | None, ADJACENCY] = None
     tolerance: Annotated[float | None, TOLERANCE] = None
 
@@ -71,9 +68,8 @@ class Compose(Asked):
 
         if self.tolerance is not None and self.accountant in _CLOSED:
             raise InputError(
-                f"has no effect on --accountant {self.accountant}, which has a closed form", where="tolerance"
+                f"has no effect on `accountant={self.accountant}`, which has a closed form", where="tolerance"
             )
-        wait_for_terminal(self.spec)
         documents = read_documents(self.spec, self.mechanism)
         budget = common_budget(documents, self.limits)
         from dpcalc.spec.composition import Question, compose_documents
@@ -91,8 +87,7 @@ class Compose(Asked):
         points = [*deltas, *(_CURVE if self.curve else ())] if self.curve or len(deltas) > 1 else []
         sections, details = breakdown(documents, composition)
         if self.slack is not None:
-            with progress("Fitting μ"):
-                details["fitted"] = composition.fitted(self.slack)
+            details["fitted"] = fitted(composition, self.slack)
         return Result(
             command="compose",
             guarantee=composition.guarantee,
@@ -102,6 +97,12 @@ class Compose(Asked):
             records=_records(composition),
             budget=budget,
         )
+
+
+def fitted(composition: Composition, slack: float) -> dict[str, Any]:
+    """The least μ at a slack, as the details of a result have it; it may take a while."""
+    with progress("Fitting μ"):
+        return composition.fitted(slack)
 
 
 def breakdown(documents: list[Document], composition: Composition) -> tuple[tuple[Section, ...], dict[str, Any]]:

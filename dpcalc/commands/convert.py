@@ -128,13 +128,13 @@ class Convert(Asked):
     def _notion(self) -> Declared:
         from dpcalc.mechanisms import declared
 
-        given = {"--gdp": self.gdp, "--rdp": self.rdp or None, "--zcdp": self.zcdp, "--dp": self.dp}
+        given = {"`gdp`": self.gdp, "`rdp`": self.rdp or None, "`zcdp`": self.zcdp, "`dp`": self.dp}
         names = [name for name, value in given.items() if value is not None]
         if len(names) != 1:
             found = " and ".join(names) or "none of them"
-            raise InputError(f"expected exactly one of --gdp, --rdp, --zcdp and --dp, got {found}")
+            raise InputError(f"expected exactly one of `gdp`, `rdp`, `zcdp` and `dp`, got {found}")
         if self.delta and self.epsilon is not None:
-            raise InputError("expected --delta (to get ε) or --epsilon (to get δ), got both")
+            raise InputError("expected `delta` (to get ε) or `epsilon` (to get δ), got both")
         if self.gdp is not None:
             return declared.DeclaredGDP(mu=self.gdp, adjacency=self.adjacency)
         if self.zcdp is not None:

@@ -43,7 +43,8 @@ class Filter(Request, Asked):
     def answer(self) -> Result:
         """The run through the filter, and the budget that it keeps."""
         check_paths(
-            {"--per-individual": self.per_individual, "--state": self.state}, {"LOG": self.log, "--groups": self.groups}
+            {"`per_individual`": self.per_individual, "`state`": self.state},
+            {"`log`": self.log, "`groups`": self.groups},
         )
         from dpcalc.filters import recompute, screen, summary
         from dpcalc.filters.carrying import carry_out

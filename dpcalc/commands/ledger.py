@@ -87,7 +87,7 @@ class Init(_AboutLedger):
 
         limits = (self.epsilon, self.mu, self.rho)
         if (self.epsilon is None) != (self.delta is None) or sum(limit is not None for limit in limits) != 1:
-            raise InputError("expected one limit: --epsilon with --delta, --mu, or --rho")
+            raise InputError("expected one limit: `epsilon` with `delta`, `mu`, or `rho`")
         with _open(self.ledger, write=True, create=True) as opened:
             above = opened.budget(self.parent) if self.parent is not None else None
             under = self.adjacency or (above.adjacency if above else "add-remove")
@@ -172,7 +172,7 @@ class Status(_AboutLedger):
             if self.what_if is None:
                 return standing(opened, self.name)
             if self.name is None and len(opened.budgets) > 1:
-                raise InputError(f"--what-if: of which budget? There are {', '.join(opened.budgets)}")
+                raise InputError(f"of which budget? There are {', '.join(opened.budgets)}", where="what_if")
             name = self.name or next(iter(opened.budgets))
             return standing(opened, name, asked(self.what_if, opened.budget(name).adjacency))
 
@@ -248,7 +248,7 @@ class Export(_AboutLedger):
         from dpcalc.files import PRIVATE, check_paths, writing
         from dpcalc.ledger.transfer import exported
 
-        check_paths({"--output": self.output}, {"LEDGER": None if "://" in self.ledger else self.ledger})
+        check_paths({"`output`": self.output}, {"`ledger`": None if "://" in self.ledger else self.ledger})
         with _open(self.ledger) as opened:
             if self.output in (None, "-"):
                 for line in exported(opened):

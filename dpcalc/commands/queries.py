@@ -13,7 +13,7 @@ from dpcalc.files.reader import LIMIT
 from dpcalc.guarantee import Result
 from dpcalc.numbers import PROBABILITY
 
-_FORGOTTEN = "without --state nothing is remembered: another call about these people spends the budget once more"
+_FORGOTTEN = "without a state nothing is remembered: another call about these people spends the budget once more"
 _BUDGET = "Budget, fixed with the first query"
 
 
@@ -49,7 +49,7 @@ class Queries(Asked):
 
     def answer(self) -> Result:
         """Every query of the table, in the order of its columns."""
-        check_paths({"--state": self.state}, {"TABLE": self.table})
+        check_paths({"`state`": self.state}, {"`table`": self.table})
         from dpcalc.training.queries import LinearQueries, Terms
         from dpcalc.training.query_report import read_table, result_of
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from dpcalc.asked import Asked, argument, option
-from dpcalc.commands.common import ADJACENCY, DELTAS, asked_at
-from dpcalc.commands.compose import breakdown
+from dpcalc.commands.common import ADJACENCY, DELTAS, SLACK, asked_at
+from dpcalc.commands.compose import breakdown, fitted
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency, Outcome, Result
 from dpcalc.report import to_json
@@ -42,6 +42,7 @@ class Report(Asked):
     ]
     delta: Annotated[tuple[float, ...], DELTAS] = ()
     adjacency: Annotated[Adjacency | None, ADJACENCY] = None
+    slack: Annotated[float | None, SLACK] = None
     statement: Annotated[
         Literal["model-card", "registry"] | None,
         option("--statement", help="Only the words and fields to publish."),
@@ -64,7 +65,7 @@ class Report(Asked):
             raise InputError(reason, where="unit")
         pages = [page for ledger in ledgers for page in _pages(ledger)]
         if not others:
-            if self.delta or self.adjacency or self.limits.limits():
+            if self.delta or self.adjacency or self.slack or self.limits.limits():
                 raise InputError("a ledger has fixed its δ, adjacency and limits; these have no effect on it")
             first, *rest = pages
             return _with_parts(replace(first, command="report"), rest)
@@ -84,6 +85,9 @@ class Report(Asked):
         question = Question(delta=points[0] if points else None, epsilon=epsilon)
         composition = compose_documents(documents, question, self.adjacency)
         sections, details = breakdown(documents, composition)
+        slack = self.slack or _told_slack(documents)
+        if slack:
+            details["fitted"] = fitted(composition, slack)
         result = Result(
             command="report",
             guarantee=composition.guarantee,
@@ -93,6 +97,15 @@ class Report(Asked):
             budget=common_budget(documents, self.limits),
         )
         return result, documents
+
+
+def _told_slack(documents: Sequence[Document]) -> float | None:
+    """The slack of the μ that results tell, which adds up as they are composed; None if none of them tells one."""
+    details = [document.told.get("details") for document in documents if document.told is not None]
+    fits = [each.get("fitted") for each in details if isinstance(each, Mapping)]
+    slacks = [each.get("slack") for each in fits if isinstance(each, Mapping)]
+    known = sum(each for each in slacks if isinstance(each, float) and 0 < each < 1)
+    return known if 0 < known < 1 else None
 
 
 def _is_ledger(source: str) -> bool:

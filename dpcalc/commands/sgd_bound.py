@@ -95,18 +95,18 @@ class SgdBound(Modelled, Request, Asked):
         swept = [text.partition("=")[0] for text in self.sweep]
         if self.model is not None and (fixed := [name for name in swept if name in _OF_THE_MODEL]):
             raise InputError(
-                f"{fixed[0]} is a part of what --model works out: give one run for each value", where="sweep"
+                f"{fixed[0]} is a part of what `model` works out: give one run for each value", where="sweep"
             )
         given = self._given(*NOISES)
         if len(given) > 1:
             raise InputError(f"the noise is given as {' and as '.join(given)}: keep one of them")
         if self.target_epsilon is None:
             if self.unknown is not None:
-                raise InputError("solve needs --target-epsilon, the ε to stay within")
+                raise InputError("solve needs `target_epsilon`, the ε to stay within")
         elif self.unknown is None and (self.steps or self.epochs) is not None:
-            raise InputError("--target-epsilon finds the longest run: drop --steps and --epochs, or give --sigma solve")
+            raise InputError("`target_epsilon` finds the longest run: drop `steps` and `epochs`, or give `sigma=solve`")
         elif self.sweep:
-            raise InputError("--target-epsilon and --sweep cannot be combined")
+            raise InputError("`target_epsilon` and `sweep` cannot be combined")
 
 
 def _public(source: str) -> Found:
@@ -115,7 +115,7 @@ def _public(source: str) -> Found:
 
     data = load(source)
     if data.multilabel:
-        raise InputError("--model knows losses of classes; these records have labels that go together", where=source)
+        raise InputError("`model` knows losses of classes; these records have labels that go together", where=source)
     bytes_only = source == SYNTHETIC or Path(source).is_dir()
     reach = data.features**0.5 if bytes_only else None
     return Found(records=len(data), features=data.features, classes=data.classes, reach=reach)

@@ -60,10 +60,10 @@ class Train(Files, Wanted, Settings, Asked):
         if self.descent is not None or self.filter == "gdp":
             object.__setattr__(self, "algorithm", self.descent or "gd")
         if self.epochs is not None and self.steps is not None:
-            raise InputError("expected --epochs or --steps, got both")
+            raise InputError("expected `epochs` or `steps`, got both")
         if self.noise is not None:
             if self.epsilon is not None:
-                raise InputError("expected --noise-multiplier or --epsilon (which finds it), got both")
+                raise InputError("expected `noise_multiplier` or `epsilon` (which finds it), got both")
             object.__setattr__(self, "noise_multiplier", self.noise)
         elif self.epsilon is None:
             object.__setattr__(self, "epsilon", _EPSILON)
@@ -81,9 +81,9 @@ class Train(Files, Wanted, Settings, Asked):
             if value not in _NEEDED[name][1]
         }
         if self.stop_below is None:
-            found["stop_by"] = "has no effect without --stop-below"
+            found["stop_by"] = "has no effect without `stop_below`"
             if not self.keep_best:
-                found["look_noise"] = "has no effect without --keep-best or --stop-below"
+                found["look_noise"] = "has no effect without `keep_best` or `stop_below`"
         return {} if self.grid is not None else found
 
     def answer(self) -> Result:
@@ -94,7 +94,7 @@ class Train(Files, Wanted, Settings, Asked):
         if self.ledger is None and self.budget is None and self.key is None:
             return train_and_report(*asked, progress=progress)
         if self.ledger is None or self.budget is None or self.key is None:
-            raise InputError("--ledger, --budget and --key go together: where, what and for which run is charged")
+            raise InputError("`ledger`, `budget` and `key` go together: where, what and for which run is charged")
         charged: dict[str, Any] = {"budget": self.budget, "key": self.key}
         result = train_and_report(*asked, progress=progress, charge=_charging(self.ledger, charged, self.resume))
         return replace(result, details={**result.details, "ledger": charged})

@@ -45,7 +45,7 @@ class Verify(Asked):
         found = dict.fromkeys((each.name for each in Asked.fields()), _NO_GUARANTEE)
         if not self.results:
             found |= dict.fromkeys(("seconds", "nightly"), "has no effect without a RESULT")
-        return found | ({"seconds": "has no effect with --nightly"} if self.nightly else {})
+        return found | ({"seconds": "has no effect with `nightly`"} if self.nightly else {})
 
     def answer(self) -> Result:
         """A verdict on each."""
@@ -53,11 +53,11 @@ class Verify(Asked):
             from dpcalc.referee.check import NIGHTLY_POINTS, NIGHTLY_SECONDS, POINTS, Finding, checked
             from dpcalc.referee.platform import tested
         except ImportError:
-            raise InputError("ball arithmetic needs python-flint: install dpcalc with its extra `verify`") from None
+            raise InputError("ball arithmetic needs python-flint: install dpcalc with its extra [verify]") from None
         for quantity in self.limits.limits():
             raise InputError(_NO_GUARANTEE, where=f"max_{quantity}")
         if not self.results and not self.self_test:
-            raise InputError("there is nothing to verify: give a RESULT, or --self-test")
+            raise InputError("there is nothing to verify: give `results`, or `self_test`")
         rows: list[tuple[str, Finding]] = []
         if self.self_test:
             for name, holds, words in tested():

@@ -36,7 +36,7 @@ def risk_from_curve(
     `known` are points that cost nothing.
     """
     curve = dict(known or {})
-    curve[0.0] = delta_at(0.0)
+    curve[0.0] = min(delta_at(0.0), curve.get(0.0, 1.0))
     centre = 2.5 * curve[0.0]  # the μ of a small advantage; tails may be those of a larger one
     for z, weight in _QUANTILES:
         mu = weight * near_mu + (1 - weight) * min(centre, near_mu)

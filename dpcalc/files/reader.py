@@ -23,7 +23,7 @@ STANDARD_STREAM = "-"
 
 # What a file may take in memory, or be unpacked to, unless it is larger itself; --read-limit raises it.
 LIMIT = 500_000_000
-_RAISED = "; --read-limit raises that"
+_RAISED = "; `read_limit` raises that"
 _PIECE = 1 << 20
 LONGEST_LINE = 1 << 20
 _MOST_EMPTY = 1000
@@ -136,10 +136,12 @@ def read_text(path: str, *, limit: int, what: str) -> str:
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
-    """The bytes of a file, or of standard input for `-`."""
+    """The bytes of a file, or of standard input for `-`; who is about to type it is told so."""
     if path == STANDARD_STREAM:
         if sys.stdin is None:
             raise InputError("is closed", where="standard input")
+        if sys.stdin.isatty() and sys.stderr is not None:
+            sys.stderr.write("reading standard input from the terminal; Ctrl-D ends it\n")
         yield sys.stdin.buffer
         return
     with Path(path).open("rb") as stream:
@@ -173,8 +175,11 @@ def _place(file: str | int) -> tuple[int, int] | None:
 
 
 def _pieces(stream: BinaryIO, most: int) -> Iterator[bytes]:
-    while most > 0 and (piece := stream.read(min(most, _PIECE))):
+    while most > 0:
+        piece = stream.read(min(most, _PIECE))
         yield piece
+        if len(piece) < min(most, _PIECE):  # the end, which a terminal would otherwise have to be told twice
+            return
         most -= len(piece)
 
 

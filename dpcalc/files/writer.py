@@ -33,7 +33,7 @@ PRIVATE, SHARED = 0o600, 0o666
 def check_paths(outputs: Mapping[str, str | Path | None], inputs: Mapping[str, str | Path | None]) -> None:
     """Raise unless every output can be written and is neither an input nor another output; nothing is touched.
 
-    Both map the name of a field to its path; None and `-` (a standard stream) are passed over.
+    Both map the name of a field, as a message tells it, to its path; None and `-` (a standard stream) are passed over.
     """
     taken: dict[tuple[object, ...], str] = {}
     for field, path in inputs.items():

@@ -48,10 +48,10 @@ def _settings(request: Request, log: Log) -> Settings:
     if isinstance(log, DenseLog):
         return settings_of(request, _bare_quantity(request), storage_tolerance(log.dtype))
     if request.first_step is not None:
-        raise InputError("it numbers the rows of an array; a table has its own steps", where="--first-step")
+        raise InputError("it numbers the rows of an array; a table has its own steps", where="first_step")
     if request.engine == "dask" and log.columns.beside:
-        words = f"a column {log.columns.beside[0]} needs --engine local: the shuffle moves one number an entry"
-        raise InputError(words, where="--engine dask")
+        words = f"a column {log.columns.beside[0]} needs `engine=local`: the shuffle moves one number an entry"
+        raise InputError(words, where="engine")
     return settings_of(request, cast(Quantity, log.columns.value), ROUNDING, log.columns.beside)
 
 
@@ -59,7 +59,7 @@ def settings_of(request: Request, quantity: Quantity, tolerance: float, beside: 
     """What is done with a log of this quantity, with these columns `beside` it, stored to this precision."""
     rule = rule_of(request, quantity, tolerance, beside)
     if request.anytime is not None and not rule.is_zcdp:
-        raise InputError("it is proved for Gaussian and zCDP steps without sampling", where="--anytime")
+        raise InputError("it is proved for Gaussian and zCDP steps without sampling", where="anytime")
     return Settings(
         rule=rule.without_limits() if request.finished else rule,
         mode=request.mode,
@@ -87,7 +87,7 @@ def _open(request: Request, source: Source) -> Log:
     log = open_dense(source)
     if not individual and log.shape[1] != 1:
         raise InputError(
-            f"--scope global takes one parameter for each step, got an array of shape {log.shape}", where=source.name
+            f"`scope=global` takes one parameter for each step, got an array of shape {log.shape}", where=source.name
         )
     return log
 
@@ -151,7 +151,7 @@ def _limited(request: Request, delta: float | None, several: bool, common: dict[
             or request.norm_budget is not None
             or request.rhos
         ):
-            raise InputError("the budget of --filter dp is --epsilon with --delta")
+            raise InputError("the budget of `filter=dp` is `epsilon` with `delta`")
         return dp_rule(epsilon=request.epsilon, delta=delta, orders=request.orders, **common)
     budget: dict[str, Any] = {"mu": request.mu, "epsilon": request.epsilon, "norm_budget": request.norm_budget}
     budget["delta"] = delta
@@ -165,7 +165,7 @@ def _split(request: Request, tolerance: float) -> DeltaSplit:
     """The parts of δ for the filter and for the δ of the steps: fixed beforehand, halves unless told otherwise."""
     if request.delta is None or not request.has_budget:
         raise InputError(
-            "steps with a δ of their own need the whole δ and a budget: give --delta, and see --steps-delta"
+            "steps with a δ of their own need the whole δ and a budget: give `delta`, and see `steps_delta`"
         )
     return own_delta_split(
         request.delta, request.delta / 2 if request.steps_delta is None else request.steps_delta, tolerance
@@ -176,17 +176,17 @@ def _check_log(request: Request, quantity: Quantity, beside: Sequence[str]) -> N
     """What the log says and what the options say must not contradict each other, or be of no use."""
     if request.sample_rate is not None and (quantity != "norm" or "delta" in beside):
         raise InputError(
-            "it needs a log of norms, without a δ of the steps: sampling changes that too", where="--sample-rate"
+            "it needs a log of norms, without a δ of the steps: sampling changes that too", where="sample_rate"
         )
     if quantity != "norm" and (request.noise is not None or request.clip is not None):
-        raise InputError(f"it belongs to norms, but the log holds {quantity}", where="--sigma or --clip")
+        raise InputError(f"`sigma`, `clip`: belongs to norms, but the log holds {quantity}")
     if "sigma" in beside and (request.noise is not None or request.norm_budget is not None):
         raise InputError(
-            "the log states the noise of each step: give no other, and no --norm-budget", where="column sigma"
+            "the log states the noise of each step: give no other, and no `norm_budget`", where="column sigma"
         )
     if "delta" in beside and (request.mode == "clip" or request.odometer is not None or request.anytime is not None):
         raise InputError(
             "with steps that have a δ of their own, clipping and odometers are not proved", where="column delta"
         )
     if request.steps_delta is not None and "delta" not in beside:
-        raise InputError("the log has no column delta", where="--steps-delta")
+        raise InputError("the log has no column delta", where="steps_delta")

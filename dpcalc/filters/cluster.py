@@ -49,10 +49,10 @@ def run_on_cluster(
     The state is held from loading to saving, and written at the end only.
     """
     if not isinstance(log, LongLog):
-        raise InputError("--engine dask reads tables, not arrays; use --engine local", where=log.source.name)
+        raise InputError("`engine=dask` reads tables, not arrays; use `engine=local`", where=log.source.name)
     if scheduler is not None and log.source.name == "standard input":
         raise InputError("workers of a cluster cannot read it: give a file that they can see", where=log.source.name)
-    where = "--engine dask" if scheduler is None else f"--scheduler {scheduler}"
+    where = "`engine=dask`" if scheduler is None else f"`scheduler={scheduler}`"
     with ExitStack() as stack:
         stack.enter_context(nullcontext() if state is None else locked(str(state)))
         whole = started(settings, state)

@@ -41,7 +41,7 @@ class Fold:
 
     def __init__(self, rule: Rule, *, individuals: int = 0, mode: Mode = "drop") -> None:
         if mode == "clip" and not (rule.squares and rule.quantity == "norm"):
-            raise InputError("--mode clip needs norms of Gaussian steps without sampling; use --mode drop")
+            raise InputError("`mode=clip` needs norms of Gaussian steps without sampling; use `mode=drop`")
         self.rule, self.mode = rule, mode
         self.state = Totals.empty(len(rule.limits), individuals)
         self._parts = Parts(rule.magnitudes)

@@ -26,7 +26,7 @@ class Odometer:
 
     def __init__(self, rule: Rule, *, width: float, individuals: int = 0) -> None:
         if rule.kind == "dp":
-            raise InputError("an odometer is proved for --filter gdp and --filter rdp, not for dp")
+            raise InputError("an odometer is proved for `filter=gdp` and `filter=rdp`, not for dp")
         if len(rule.limits) > 1:
             raise InputError("an odometer needs one order, got several")
         self.width = width
@@ -49,10 +49,10 @@ class Odometer:
         self._stretch.forget(records)
         again, _ = self._stretch.charge(values[..., ~fits], records)
         if not again.all():
-            worst = float(self._rule.spent(self._rule.costs(values[~fits])).max())
+            worst = float(self._amount(self._rule.costs(values[..., ~fits])[0]).max())
             raise InputError(
                 f"expected every loss to be at most the odometer's width {self.width:g}, got {worst:g} after step "
-                f"{previous}; choose a larger --odometer"
+                f"{previous}; choose a larger `odometer`"
             )
         self.restarts[records] += 1
         self._stops.append((previous, records))
@@ -88,10 +88,25 @@ class Odometer:
         self._stops = [(step, np.array([record])) for step, record in stops]
 
     def losses(self, stretches: NDArray[np.int64]) -> Floats:
-        """Upper bounds on the loss up to T_m for m = `stretches`: √m·Δ (GDP) or mΔ (RDP), tolerance included."""
-        slack = 1 + 2 * self._rule.tolerance
+        """Upper bounds on the loss up to T_m for m = `stretches`: √m·Δ (GDP) or mΔ (RDP), and never above the budget
+        of a filter that goes on beside it; tolerance included.
+        """
         counted = stretches.astype(np.float64)
-        return (np.sqrt(counted) if self._rule.kind == "gdp" else counted) * self.width * slack
+        losses = (np.sqrt(counted) if self._rule.kind == "gdp" else counted) * self.width
+        return np.minimum(losses, self._amount(np.array(self._rule.limits))) * (1 + 2 * self._rule.tolerance)
+
+    @property
+    def unit(self) -> str:
+        """What its width and its losses are measured in; a rule may measure what is spent in another unit."""
+        if self._rule.kind == "gdp":
+            return "mu"
+        return f"rdp at order {self._rule.orders[0]:g}" if self._rule.orders else "zCDP rho"
+
+    def _amount(self, costs: Floats) -> Floats:
+        """Sums of costs in its unit."""
+        if self._rule.kind == "gdp":
+            return np.sqrt(costs) / self._rule.scale
+        return costs / _width_cost(self._rule, 1.0)
 
 
 def _width_cost(rule: Rule, width: float) -> float:

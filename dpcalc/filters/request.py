@@ -21,11 +21,11 @@ _NO_PLD_FILTER = (
     "to stop when the composed curve so far passes (ε,δ) is unsound: curves cross, and steps chosen by the outcome "
     "pass between them (each of two compositions has δ(4) = 0.0184, the choice among them 0.0285); use gdp, rdp or dp"
 )
-_NEEDS_DELTA = "an ε budget needs its δ: give --epsilon and --delta"
+_NEEDS_DELTA = "an ε budget needs its δ: give `epsilon` and `delta`"
 _NO_SAMPLING = {
     "gdp": "the GDP filter is proved for Gaussian steps without sampling: no finite μ makes a subsampled step "
-    "Gaussian; use --filter rdp, which filters on the subsampled RDP",
-    "dp": "--filter dp takes the ε of each step as it is, sampling included",
+    "Gaussian; use `filter=rdp`, which filters on the subsampled RDP",
+    "dp": "`filter=dp` takes the ε of each step as it is, sampling included",
 }
 
 
@@ -113,34 +113,34 @@ class Request:
         for_individuals = self.mode == "clip" or self.groups or self.sample_rate is not None
         needs_local = self.odometer is not None or not individual
         return [
-            ("--sample-rate", self.sample_rate is not None and self.kind != "rdp", _NO_SAMPLING.get(self.kind, "")),
+            ("sample_rate", self.sample_rate is not None and self.kind != "rdp", _NO_SAMPLING.get(self.kind, "")),
             (
-                "--noise-multiplier",
+                "noise_multiplier",
                 self.noise_multiplier is not None and (self.clip is None or self.sigma is not None),
-                "expected --noise-multiplier with --clip and without --sigma",
+                "expected `noise_multiplier` with `clip` and without `sigma`",
             ),
-            ("--rho", self.rhos and not self.orders, "expected --order with --rho: RDP is stated at an order"),
-            ("--order", self.orders and self.kind == "gdp", "--order and --rho belong to --filter rdp"),
+            ("rho", self.rhos and not self.orders, "expected `order` with `rho`: RDP is stated at an order"),
+            ("order", self.orders and self.kind == "gdp", "`order` and `rho` belong to `filter=rdp`"),
             (
-                "--scope global",
+                "scope",
                 not individual and for_individuals,
-                "--mode clip, --groups and --sample-rate are for --scope individual",
+                "`mode=clip`, `groups` and `sample_rate` are for `scope=individual`",
             ),
-            ("--engine dask", not local and needs_local, "--odometer and --scope global need --engine local"),
-            ("--scheduler", local and self.scheduler, "a scheduler is for --engine dask"),
-            ("--epsilon", self.epsilon is not None and self.delta is None, _NEEDS_DELTA),
+            ("engine", not local and needs_local, "`odometer` and `scope=global` need `engine=local`"),
+            ("scheduler", local and self.scheduler, "a scheduler is for `engine=dask`"),
+            ("epsilon", self.epsilon is not None and self.delta is None, _NEEDS_DELTA),
             (
-                "--mu",
+                "mu",
                 self.mu is not None and self.sample_rate is not None and not (self.finished and self.delta),
-                "under sampling a dominating μ is fitted to a run that is over: give --finished and --delta, or filter "
-                "with --epsilon and --delta",
+                "under sampling a dominating μ is fitted to a run that is over: give `finished` and `delta`, or filter "
+                "with `epsilon` and `delta`",
             ),
-            ("--finished", self.finished and self.mode == "clip", "a run that is over is not clipped in hindsight"),
-            ("--anytime", self.anytime is not None and self.delta is None, "an odometer for all times needs --delta"),
+            ("finished", self.finished and self.mode == "clip", "a run that is over is not clipped in hindsight"),
+            ("anytime", self.anytime is not None and self.delta is None, "an odometer for all times needs `delta`"),
             (
-                "--steps-delta",
+                "steps_delta",
                 self.steps_delta is not None and self.delta is None,
-                "it is a part of --delta: give both",
+                "it is a part of `delta`: give both",
             ),
         ]
 

@@ -105,7 +105,7 @@ def rdp_rule(
     _expect(orders=orders, rhos=rhos, sampling_rate=sampling_rate)
     scale = _scale(quantity, ("norm", "mu", "rho"), sigma, "rdp")
     if len(rhos) not in (0, len(orders)):
-        raise InputError(f"expected one --rho for each --order, got {len(rhos)} and {len(orders)}")
+        raise InputError(f"expected one `rho` for each `order`, got {len(rhos)} and {len(orders)}")
     _exactly_one(mu=mu, epsilon=epsilon, norm_budget=norm_budget, rho=tuple(rhos) or None)
     common = _common("rdp", quantity, scale, clip, tolerance)
     if sampling_rate is None and not several_orders and not (quantity == "rho" and orders):
@@ -117,11 +117,11 @@ def rdp_rule(
         notion = DeclaredZCDP(rho=rho * (1 + 2 * tolerance) if stated else rho)
         return Rule(limits=(limit,), notion=notion, **common)
     if quantity == "rho" and len(orders) > 1 and not several_orders:
-        raise InputError("a log of ρ without a column order is at one order: give one --order")
+        raise InputError("a log of ρ without a column order is at one order: give one `order`")
     if rhos:
         return _order_rule(sorted(zip(orders, rhos, strict=True)), sampling_rate, common)
     if epsilon is None:
-        raise InputError("under sampling or for a log of ρ the budget is --order with --rho, or --epsilon with --delta")
+        raise InputError("under sampling or for a log of ρ the budget is `order` with `rho`, or `epsilon` with `delta`")
     target = _target(epsilon, delta)
     if not orders and sampling_rate is not None and clip is not None:
         orders = [_planned_order(*target, sampling_rate, scale / clip)]
@@ -199,13 +199,13 @@ def _zcdp_budget(
     if epsilon is not None:
         target = _target(epsilon, delta)
         if len(orders) > 1:
-            raise InputError("Gaussian steps cost the same at every order: give one --order at most")
+            raise InputError("Gaussian steps cost the same at every order: give one `order` at most")
         return (_largest_rho(orders[0], *target) / orders[0] if orders else conversions.zcdp_rho(*target)), False
     if norm_budget is not None:
         return _norm_limit(norm_budget, quantity) / (2 * scale * scale), True
     if mu is not None and quantity != "rho":
         return mu * mu / 2, True
-    raise InputError("a log of ρ needs --order with --rho, or --epsilon with --delta")
+    raise InputError("a log of ρ needs `order` with `rho`, or `epsilon` with `delta`")
 
 
 def _order_rule(points: Sequence[tuple[float, float]], sampling_rate: float | None, common: Mapping[str, Any]) -> Rule:
@@ -254,18 +254,18 @@ def _largest_rho(order: float, epsilon: float, delta: float) -> float:
 def _scale(quantity: Quantity, allowed: Sequence[str], sigma: float | None, kind: str) -> float:
     if quantity not in allowed:
         expected = " or ".join([", ".join(allowed[:-1]), allowed[-1]] if len(allowed) > 1 else allowed)
-        raise InputError(f"--filter {kind} takes a log of {expected}, got {quantity}")
+        raise InputError(f"`filter={kind}` takes a log of {expected}, got {quantity}")
     if quantity != "norm":
         return 1.0
     if sigma is None:
-        raise InputError("norms need the noise; give --sigma, or --noise-multiplier with --clip")
+        raise InputError("norms need the noise; give `sigma`, or `noise_multiplier` with `clip`")
     _in_range(sigma)
     return sigma
 
 
 def _norm_limit(norm_budget: float | None, quantity: Quantity) -> float:
     if quantity != "norm" or norm_budget is None:
-        raise InputError(f"--norm-budget bounds a sum of squared norms, but the log holds {quantity}")
+        raise InputError(f"`norm_budget` bounds a sum of squared norms, but the log holds {quantity}")
     return norm_budget
 
 
@@ -278,12 +278,12 @@ def _in_range(value: float) -> float:
 
 def _target(epsilon: float | None, delta: float | None) -> tuple[float, float]:
     if epsilon is None or delta is None:
-        raise InputError("an ε budget needs its δ: give --epsilon and --delta")
+        raise InputError("an ε budget needs its δ: give `epsilon` and `delta`")
     return epsilon, delta
 
 
 def _exactly_one(**given: object) -> None:
-    names = ["--" + name.replace("_", "-") for name, value in given.items() if value is not None]
+    names = [f"`{name}`" for name, value in given.items() if value is not None]
     if len(names) != 1:
-        wanted = "exactly one budget: --mu, --epsilon with --delta, --norm-budget, or --order with --rho"
+        wanted = "exactly one budget: `mu`, `epsilon` with `delta`, `norm_budget`, or `order` with `rho`"
         raise InputError(f"expected {wanted}; got {' and '.join(names) or 'none'}")

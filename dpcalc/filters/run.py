@@ -75,7 +75,7 @@ class Run:
     def _group(self, name: Any) -> int:
         found = (self.settings.groups or {}).get(str(name))
         if found is None:
-            raise InputError(f"individual {name} is in no group: list everybody in --groups")
+            raise InputError(f"individual {name} is in no group: list everybody in `groups`")
         return self._group_codes[found]
 
     @property
@@ -249,7 +249,7 @@ class Run:
         if self.settings.sampling_rate is not None and np.any(self.present < labels.size):
             record = int(np.flatnonzero(self.present < labels.size)[0])
             raise InputError(
-                f"under --sample-rate every record needs its norm at every step, sampled or not: individual "
+                f"under `sample_rate` every record needs its norm at every step, sampled or not: individual "
                 f"{self.name(record)} has {int(self.present[record])} of {labels.size}"
             )
 
@@ -261,7 +261,7 @@ class Run:
             if not same or not math.isclose(self.steps.value_sums[known[label]], total, rel_tol=_SAME):
                 raise InputError(
                     f"step {label} is not the one that the state has counted; a log that continues another one "
-                    "must number its steps on from it (arrays: --first-step)"
+                    "must number its steps on from it (arrays: `first_step`)"
                 )
 
     def name(self, record: int) -> Any:

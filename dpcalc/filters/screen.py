@@ -13,7 +13,7 @@ from dpcalc.filters.run import Run
 from dpcalc.filters.summary import Losses, beyond, last_run_step, members, odometer
 from dpcalc.guarantee import Bar, Guarantee, Section
 from dpcalc.mechanisms.declared import DeclaredGDP, DeclaredRDP, DeclaredZCDP
-from dpcalc.report import rounded_up
+from dpcalc.report import beside_a_budget, rounded_up
 
 _BINS = 5
 AFTER_THE_FACT_IN_SHORT = "own ε: after the fact, neither exact nor a bound if steps depended on outputs"
@@ -40,7 +40,7 @@ def headline(run: Run, stated: Guarantee, epsilon: float | None, delta: float | 
 def _whole_run(run: Run, budget: str) -> str:
     ran, steps = sum(run.steps.active), len(run.steps.labels)
     if run.halt_step is None:
-        return f"all {steps} steps fit {budget}"
+        return f"all {steps} steps fit {budget}" if steps > 1 else f"the only step fits {budget}"
     if not ran or last_run_step(run) < run.halt_step:
         return f"stop before step {run.halt_step}: {ran} of {steps} steps fit {budget}"
     others = f" and {steps - ran - 1} more" if steps - ran > 1 else ""
@@ -54,12 +54,13 @@ def _records(run: Run, budget: str) -> str:
         return f"{clipped} of {run.individuals} records must be clipped to what they have left{then}"
     if lost:
         return f"{lost} of {run.individuals} records must sit out some of {len(run.steps.labels)} steps{then}"
-    return f"all {run.individuals} records may take part in all their steps{then}"
+    everybody = f"all {run.individuals} records" if run.individuals > 1 else "the only record"
+    return f"{everybody} may take part in all {'their' if run.individuals > 1 else 'its'} steps{then}"
 
 
 def _finished(run: Run, budget: str) -> str:
     whole = run.settings.scope == "global"
-    most = f"{_symbol(run.settings.rule)} = {rounded_up(float(run.filter.spent.max(initial=0.0)), 4)}"
+    most = f"{_symbol(run.settings.rule.unit)} = {rounded_up(float(run.filter.spent.max(initial=0.0)), 4)}"
     if run.settings.dominating is not None:
         fitted = dominating.fitted(run, run.settings.dominating[1]).mu
         most = f"μ = {rounded_up(float(fitted.max(initial=0.0)), 4)}"
@@ -75,11 +76,11 @@ def _finished(run: Run, budget: str) -> str:
 
 def _tracked(run: Run) -> str:
     shown = odometer(run, None)
-    symbol = _symbol(run.settings.rule)
+    symbol = _symbol(shown["unit"])
     if run.settings.scope == "global":
-        loss, last = rounded_up(shown["loss"][-1], 4), shown["stopping_times"][-1]
+        loss, last = beside_a_budget(shown["loss"][-1]), shown["stopping_times"][-1]
         return f"the loss up to step {last} is at most {symbol} = {loss} (stretches of {shown['width']:g}, no budget)"
-    loss = rounded_up(shown["largest_loss"], 4)
+    loss = beside_a_budget(shown["largest_loss"])
     return f"nobody's loss is above {symbol} = {loss} (stretches of {shown['width']:g}, no budget)"
 
 
@@ -97,8 +98,8 @@ def _budget(rule: Rule) -> str:
     return "the budget"
 
 
-def _symbol(rule: Rule) -> str:
-    return _SYMBOLS.get(rule.unit, f"ρ at order {rule.orders[0]:g}" if rule.orders else rule.unit)
+def _symbol(unit: str) -> str:
+    return _SYMBOLS.get(unit, unit.replace("rdp", "ρ"))
 
 
 def facts(run: Run, found: Losses, stated: Guarantee) -> list[tuple[str, str]]:
@@ -117,7 +118,7 @@ def facts(run: Run, found: Losses, stated: Guarantee) -> list[tuple[str, str]]:
         told.append(("taking part", _taking_part(run)))
     if found.epsilon is None or run.settings.finished:
         least, median, most = (rounded_up(float(value)) for value in np.quantile(found.spent, (0, 0.5, 1)))
-        told.append(("spent", f"{_symbol(rule)} from {least} to {most}, median {median}"))
+        told.append(("spent", f"{_symbol(rule.unit)} from {least} to {most}, median {median}"))
     if found.fitted is not None:
         told.append(("fitted μ", f"up to {rounded_up(float(found.fitted.mu.max()))} (approximate)"))
     if found.anytime is not None and run.settings.anytime is not None:
@@ -150,9 +151,9 @@ def sections(run: Run, found: Losses, delta: float | None) -> list[Section]:
 
 def _stretches(run: Run, delta: float | None) -> Section:
     shown = odometer(run, delta)
-    unit = _symbol(run.settings.rule)
+    unit = _symbol(shown["unit"])
     names = ["stretch", "ends at step", f"loss up to there ({unit})"]
-    columns = [range(1, len(shown["loss"]) + 1), shown["stopping_times"], map(rounded_up, shown["loss"])]
+    columns = [range(1, len(shown["loss"]) + 1), shown["stopping_times"], map(beside_a_budget, shown["loss"])]
     if delta is not None:
         names.append(f"ε at δ = {_short(delta)}")
         columns.append(map(rounded_up, shown["epsilon"]))
@@ -167,7 +168,7 @@ def _shown_loss(run: Run, found: Losses) -> tuple[Floats, str]:
     """The individual loss to draw: ε where δ is known, else what was spent, with its unit."""
     if found.epsilon is not None:
         return found.epsilon, "own ε"
-    return found.spent, f"spent ({_symbol(run.settings.rule)})"
+    return found.spent, f"spent ({_symbol(run.settings.rule.unit)})"
 
 
 def _histogram(run: Run, found: Losses) -> Section:

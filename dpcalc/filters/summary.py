@@ -138,8 +138,7 @@ def odometer(run: Run, delta: float | None) -> dict[str, Any]:
     """Where its stretches end and the loss up to there, in μ or RDP and, with δ, in ε; for records: the largest."""
     tracked = run.odometer
     assert tracked is not None
-    unit = "mu" if run.settings.rule.kind == "gdp" else run.settings.rule.unit
-    shown: dict[str, Any] = {"width": tracked.width, "unit": unit}
+    shown: dict[str, Any] = {"width": tracked.width, "unit": tracked.unit}
     if run.settings.scope == "global":
         times = tracked.stopping_times(0, last_run_step(run))
         loss = tracked.losses(np.arange(1, len(times) + 1))

@@ -27,7 +27,7 @@ def connected(scheduler: str | None, where: str) -> Iterator[Any]:
         import dask
         from distributed import Client
     except ImportError:
-        raise InputError("--engine dask needs Dask: install dpcalc with its extra `dask`") from None
+        raise InputError("`engine=dask` needs Dask: install dpcalc with its extra [dask]") from None
     for name in [*logging.root.manager.loggerDict]:
         if name.partition(".")[0] in ("distributed", "tornado", "asyncio"):  # each has a level of its own
             logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -140,6 +140,6 @@ def loss_of(model: LinearName, loss: LossName | None) -> LossName:
     """The loss of a linear model; `logistic` is the one with the cross-entropy."""
     if model == "logistic":
         if loss not in (None, "cross-entropy"):
-            raise InputError(f"the logistic model has the cross-entropy; for {loss} use --model linear", where="loss")
+            raise InputError(f"the logistic model has the cross-entropy; for {loss} use `model=linear`", where="loss")
         return "cross-entropy"
     return loss or "cross-entropy"

@@ -63,7 +63,7 @@ class Modelled:
 
     def idle(self) -> Mapping[str, str]:
         """What describes a model, without one."""
-        return {} if self.model else dict.fromkeys(_OF_A_MODEL, "has no effect without --model")
+        return {} if self.model else dict.fromkeys(_OF_A_MODEL, "has no effect without `model`")
 
     def check_given(self, request: Request) -> None:
         """Raise for what has no effect, or says the same twice."""
@@ -74,7 +74,7 @@ class Modelled:
             return
         twice = [name for name in _CONSTANTS if getattr(request, name) is not None]
         if twice:
-            raise InputError("follows from --model: leave it out", where=twice[0])
+            raise InputError("follows from `model`: leave it out", where=twice[0])
         if self.data is not None and self.classes is not None:
             raise InputError("the data has its own: leave it out", where="classes")
 
@@ -83,7 +83,7 @@ class Modelled:
         assert self.model is not None
         classes = self.classes if found is None else found.classes
         if classes is None:
-            raise InputError("is needed, or --data to read it from", where="classes")
+            raise InputError("is needed, or `data` to read it from", where="classes")
         reach = self.feature_clip if self.feature_clip is not None or found is None else found.reach
         if reach is None:
             raise InputError(
@@ -106,7 +106,7 @@ def request_of(request: Request, losses: LinearLoss, found: Found | None) -> Req
         request = replace(request, n=found.records)
     if request.clip is None:
         if not math.isfinite(losses.gradient):
-            raise InputError("is needed: nothing else bounds the gradients of this loss (or --diameter)", where="clip")
+            raise InputError("is needed: nothing else bounds the gradients of this loss (or `diameter`)", where="clip")
         request = replace(request, sensitivity=request.clips_apart * losses.gradient)
     if is_unproved(request, losses):
         return replace(request, strong_convexity=None, smoothness=None, diameter=None)

@@ -170,7 +170,7 @@ class Request:
             return self.clips_apart * self.clip
         if self.sensitivity is None or self.clip is not None:
             found = "neither" if self.sensitivity is None else "both"
-            raise InputError(f"exactly one of --sensitivity L and --clip C (L = 2C) is needed, got {found}")
+            raise InputError(f"exactly one of `sensitivity=L` and `clip=C` (L = 2C) is needed, got {found}")
         return self.sensitivity
 
     @property
@@ -179,8 +179,8 @@ class Request:
         return next((name for name in NOISES if getattr(self, name) == "solve"), None)
 
     def _given(self, *names: str) -> list[str]:
-        """The options among these that were given."""
-        return [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) is not None]
+        """The fields among these that were given."""
+        return [f"`{name}`" for name in names if getattr(self, name) is not None]
 
     def _rate_and_noise(self) -> tuple[float, float]:
         if self.schedule is not None:
@@ -191,24 +191,24 @@ class Request:
                 )
             return self._extremes_of_schedule(self.schedule)
         if self.lr is None:
-            raise InputError("a step size is needed: --lr η, or --schedule FILE")
+            raise InputError("a step size is needed: `lr=η`, or `schedule=FILE`")
         return self.lr, self._sigma()
 
     def _sigma(self) -> float:
         given = self._given(*NOISES)
         if len(given) != 1:
             found = " and ".join(given) or "none"
-            names = "--sigma, --noise-multiplier, --noise-over-sensitivity"
+            names = "`sigma`, `noise_multiplier`, `noise_over_sensitivity`"
             raise InputError(f"exactly one of {names} is needed, got {found}")
         noise = next(value for name in NOISES if (value := getattr(self, name)) is not None)
         if noise == "solve":
-            raise InputError("solve needs --target-epsilon, the ε to stay within")
+            raise InputError("solve needs `target_epsilon`, the ε to stay within")
         batch = self.batch_size or self.records
         if self.noise_multiplier is not None:
             if self.clip is None:
                 raise InputError(
-                    "a noise multiplier is relative to a clip; give --clip C too (σ on the sum is zC, and L = 2C), "
-                    "or --noise-over-sensitivity for bσ/L"
+                    "a noise multiplier is relative to a clip; give `clip=C` too (σ on the sum is zC, and L = 2C), "
+                    "or `noise_over_sensitivity` for bσ/L"
                 )
             return float(noise * self.clip / batch)
         if self.noise_over_sensitivity is not None:
@@ -221,7 +221,7 @@ class Request:
 
     def _steps(self) -> int:
         if self.steps is not None and self.epochs is not None:
-            raise InputError(f"give --steps or --epochs, not both, got {self.steps} and {self.epochs:g}")
+            raise InputError(f"give `steps` or `epochs`, not both, got {self.steps} and {self.epochs:g}")
         if self.steps is not None:
             return self.steps
         if self.epochs is not None:
@@ -231,7 +231,7 @@ class Request:
             )
         if self.schedule is not None:
             return self.schedule.last_step
-        raise InputError("the length of the run is needed: --steps t or --epochs E")
+        raise InputError("the length of the run is needed: `steps=t` or `epochs=E`")
 
 
 def _least(holds: Callable[[int], bool], low: int, high: int) -> int:

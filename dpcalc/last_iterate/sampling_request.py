@@ -67,16 +67,16 @@ class SamplingRequest:
 
         if self.epsilon_mech is not None:
             names = ("lipschitz", "strong_convexity", "diameter", "lr", "smoothness", "steps")
-            extra = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) is not None]
+            extra = [f"`{name}`" for name in names if getattr(self, name) is not None]
             if extra:
-                raise InputError(f"--epsilon-mech describes the mechanism completely, got {', '.join(extra)} too")
+                raise InputError(f"`epsilon_mech` describes the mechanism completely, got {', '.join(extra)} too")
             return finite(epsilon=self.epsilon_mech, count=self.count, delta=self.delta, adjacency=self.adjacency)
         if self.lipschitz is None or (self.strong_convexity is None and self.diameter is None):
             raise InputError(
-                "expected --lipschitz L with --strong-convexity m, --diameter D or both, or --epsilon-mech E"
+                "expected `lipschitz=L` with `strong_convexity=m`, `diameter=D` or both, or `epsilon_mech=E`"
             )
         if self.count != 1:
-            raise InputError(f"--count belongs to --epsilon-mech, got --count {self.count}")
+            raise InputError(f"`count` belongs to `epsilon_mech`, got `count={self.count}`")
         return continuous(
             lipschitz=self.lipschitz,
             strong_convexity=self.strong_convexity,
@@ -90,9 +90,9 @@ class SamplingRequest:
         if self.lr is None and self.smoothness is None and self.steps is None:
             return None
         if self.lr is None or self.smoothness is None:
-            missing = "--lr η" if self.lr is None else "--smoothness M"
+            missing = "`lr=η`" if self.lr is None else "`smoothness=M`"
             raise InputError(
-                f"a Langevin chain needs --lr η and --smoothness M (η < 2/M is checked), {missing} is missing"
+                f"a Langevin chain needs `lr=η` and `smoothness=M` (η < 2/M is checked), {missing} is missing"
             )
         from dpcalc.last_iterate.exponential_mechanism import Langevin
 

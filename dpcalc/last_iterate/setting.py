@@ -76,7 +76,7 @@ class Setting:
         if not self.is_convex:
             return
         _require(m is None or (math.isfinite(m) and m >= 0), f"strong convexity m ≥ 0 is needed, got m = {m}")
-        _require(M is not None, "the step size condition η < 2/M cannot be checked: give --smoothness M")
+        _require(M is not None, "the step size condition η < 2/M cannot be checked: give `smoothness=M`")
         assert M is not None
         _require(m is None or m <= M, f"m ≤ M is needed, got m = {m:g} and M = {M:g}" if m is not None else "")
         if self.is_poisson:

@@ -20,7 +20,7 @@ _CLOSE = 1e-4  # relative width at which the search for a noise level stops
 def longest_run(request: Request, *, target: float) -> Analysis:
     """The analysis of the largest number of steps whose ε is at most the target (whole epochs for cgd)."""
     if request.schedule is not None:
-        raise InputError("--target-epsilon needs constant --lr and --sigma: a schedule has a length of its own")
+        raise InputError("`target_epsilon` needs constant `lr` and `sigma`: a schedule has a length of its own")
     unit = request.records // request.batch_size if request.algorithm == "cgd" and request.batch_size else 1
     most = MOST_STEPS // unit
 
@@ -44,7 +44,7 @@ def least_noise(request: Request, *, target: float, unknown: Unknown) -> Analysi
     To a relative 1e-4 on the safe side.
     """
     if request.schedule is not None:
-        raise InputError("--target-epsilon needs constant --lr and --sigma: a schedule sets the noise")
+        raise InputError("`target_epsilon` needs constant `lr` and `sigma`: a schedule sets the noise")
     unit = request.gradient_sensitivity / (request.batch_size or request.records) if unknown == "sigma" else 1.0
 
     def of(noise: float) -> Request:

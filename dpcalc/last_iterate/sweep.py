@@ -100,7 +100,7 @@ def run_sweeps(
         try:
             found.append(Point(values=values, analysis=analyse(asked)))
         except InputError as error:
-            where = " ".join(f"--sweep {sweep.name}={value:g}" for sweep, value in zip(sweeps, values, strict=True))
+            where = " ".join(f"`sweep={sweep.name}={value:g}`" for sweep, value in zip(sweeps, values, strict=True))
             raise InputError(str(error), where=where) from None
         advance(1)
     return found
@@ -109,13 +109,13 @@ def run_sweeps(
 def check_sweeps(sweeps: Sequence[Sweep]) -> None:
     """Raise unless these can be swept together: one or two parameters, none in place of the other."""
     if len(sweeps) > 2:
-        raise InputError(f"expected one or two parameters, got {len(sweeps)}", where="--sweep")
+        raise InputError(f"expected one or two parameters, got {len(sweeps)}", where="sweep")
     names = [sweep.name.replace("-", "_") for sweep in sweeps]
     for sweep, other in zip(sweeps, reversed(names), strict=True):
         if len(sweeps) > 1 and other in (sweep.name.replace("-", "_"), *_INSTEAD.get(sweep.name, ())):
-            raise InputError(f"{names[0]} and {names[1]} cannot both be swept: one fixes the other", where="--sweep")
+            raise InputError(f"{names[0]} and {names[1]} cannot both be swept: one fixes the other", where="sweep")
     if (size := math.prod(len(sweep.values) for sweep in sweeps)) > MOST_VALUES:
-        raise InputError(f"expected at most {MOST_VALUES:,} values in all, got {size:,}", where="--sweep")
+        raise InputError(f"expected at most {MOST_VALUES:,} values in all, got {size:,}", where="sweep")
 
 
 def bound_label(name: str, theorem: str) -> str:

@@ -62,7 +62,7 @@ def _squared_mu(mechanism: Mechanism) -> Fraction:
     if mu is None or not math.isfinite(mu):
         raise InputError(
             f"no finite μ is known for {_called(mechanism)}, and this budget has a GDP filter; "
-            "a budget with --filter rdp can take it"
+            "a budget with a Rényi filter can take it"
         )
     return Fraction(mu) ** 2
 

@@ -80,7 +80,7 @@ def _chosen(gdp: Terms, rdp: Terms, filter: FilterChoice, plan: Parts | None) ->
     if plan is None:
         return "rdp", (
             "the Rényi filter takes whatever is certified, also sampled runs and declared (ε,δ); where everything "
-            "that comes is Gaussian, --filter gdp fits more; --plan SPEC chooses by what is expected"
+            "that comes is Gaussian, the GDP filter fits more, and a plan chooses by what is expected"
         )
     by_rdp = _repetitions(rdp, rdp.measure.cost(plan))
     try:

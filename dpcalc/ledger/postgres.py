@@ -33,7 +33,7 @@ class Postgres(Store):
         try:
             import psycopg
         except ImportError:
-            raise InputError("a PostgreSQL ledger needs psycopg: install dpcalc with its extra `postgres`") from None
+            raise InputError("a PostgreSQL ledger needs psycopg: install dpcalc with its extra [postgres]") from None
         self._driver = psycopg
         settings: dict[str, Any] = {"autocommit": True, "connect_timeout": _CONNECT, "application_name": "dpcalc"}
         with self._told():

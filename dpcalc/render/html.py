@@ -9,10 +9,10 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from dpcalc.errors import InputError
-from dpcalc.guarantee import Guarantee, Result, Section
+from dpcalc.guarantee import Budget, Guarantee, Result, Section
 from dpcalc.render.drawing import as_svg, bars_as_svg
 from dpcalc.render.pictures import bars, charts
-from dpcalc.render.screen import cell, cells, labelled, printable, without_empty_columns
+from dpcalc.render.screen import cell, cells, labelled, numeric_columns, printable, without_empty_columns
 from dpcalc.render.words import Fact, answer, conditions, in_plain_words, numbers
 from dpcalc.report import plain
 from dpcalc.version import __version__
@@ -35,6 +35,17 @@ class Drawing:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A table as text; of its columns, `sides` tells those of numbers, which stand on the right."""
+
+    title: str
+    columns: tuple[str, ...]
+    sides: list[str]
+    rows: list[list[str]]
+    note: str
+
+
+@dataclass(frozen=True)
 class Part:
     """One result as the template needs it."""
 
@@ -45,7 +56,7 @@ class Part:
     sentence: str
     facts: list[Fact]
     drawings: list[Drawing]
-    tables: list[tuple[str, tuple[str, ...], list[list[str]], str]]
+    tables: list[Table]
     conditions: list[Fact]
     warnings: tuple[str, ...]
     spec: str
@@ -74,7 +85,7 @@ def _environment() -> Environment:
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
     except ImportError:
-        raise InputError("pages need Jinja2: install dpcalc with its extra `report`") from None
+        raise InputError("pages need Jinja2: install dpcalc with its extra [report]") from None
     folder = resources.files("dpcalc.render") / "templates"
     return Environment(
         loader=FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
@@ -101,7 +112,7 @@ def _part(result: Result, *, draw: bool = True) -> Part:
         tables=[_table(section) for section in result.sections if any(section.columns)] + _curve(result),
         conditions=[] if guarantee is None else conditions(result, verbose=True),
         warnings=() if guarantee is None else guarantee.warnings,
-        spec="" if guarantee is None else spec_text(guarantee),
+        spec="" if guarantee is None else spec_text(guarantee, result.budget),
     )
 
 
@@ -118,28 +129,30 @@ def _unbroken(text: str) -> str:
     return text.replace(" %", "\u00a0%").replace("≤ ", "≤\u00a0")
 
 
-def _table(section: Section) -> tuple[str, tuple[str, ...], list[list[str]], str]:
+def _table(section: Section) -> Table:
     section = without_empty_columns(section)
     rows = cells(section)[:_MOST_ROWS]
     left = len(section.rows) - len(rows)
     more = f" and {left:,} rows more, which the JSON has" if left > 0 else ""
-    return section.title, section.columns, rows, section.note + more
+    sides = ["number" if each else "" for each in numeric_columns(section)]
+    return Table(section.title, section.columns, sides, rows, section.note + more)
 
 
-def _curve(result: Result) -> list[tuple[str, tuple[str, ...], list[list[str]], str]]:
+def _curve(result: Result) -> list[Table]:
     if not result.curve:
         return []
     rows = [[cell(delta), cell(epsilon)] for epsilon, delta in result.curve]
-    return [("ε at several δ", ("δ", "ε"), rows, "all of them hold")]
+    return [Table("ε at several δ", ("δ", "ε"), ["number", "number"], rows, "all of them hold")]
 
 
-def spec_text(guarantee: Guarantee) -> str:
-    """The spec that gives the guarantee again; empty where it lists no mechanisms."""
+def spec_text(guarantee: Guarantee, budget: Budget) -> str:
+    """The spec that gives the guarantee and its verdict again; empty where it lists no mechanisms."""
     if not guarantee.mechanisms:
         return ""
     import yaml
 
     asked = {"delta": guarantee.delta} if guarantee.asks == "epsilon" and guarantee.delta is not None else {}
-    spec = {"adjacency": guarantee.adjacency, **asked, "mechanisms": plain(list(guarantee.mechanisms))}
+    limits = {"budget": budget.limits()} if budget.limits() else {}
+    spec = {"adjacency": guarantee.adjacency, **asked, **limits, "mechanisms": plain(list(guarantee.mechanisms))}
     text: str = yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=100)
     return text

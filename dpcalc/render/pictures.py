@@ -11,7 +11,7 @@ from dpcalc.charts import Bars, Chart, Line
 from dpcalc.errors import DpcalcError
 from dpcalc.guarantee import Guarantee, Result
 from dpcalc.render.sweeps import sweep
-from dpcalc.report import percentage, percents, rounded_up, written
+from dpcalc.report import in_a_column, percentage, percents, rounded_up, written
 
 # δ of a curve that nobody asked for point by point, and how tightly it is drawn: the width of a pen.
 _DELTAS = (1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10)
@@ -21,6 +21,7 @@ _MOST_BARS = 12
 _SHARES = "its share of the whole, and what it would cost alone"
 
 _TANGENTS = 16
+_SEEN = 0.02  # a relative difference that a picture does not show
 _RATES = tuple(10 ** (-4 + 4 * i / 60) for i in range(61))
 
 
@@ -38,7 +39,7 @@ def bars(result: Result) -> tuple[Bars, ...]:
     costs.sort(key=lambda cost: -cost["share"])
     shares = percents([cost["share"] for cost in costs])
     shown = [
-        (cost["name"], cost["share"], f"{share}, own ε {rounded_up(cost['epsilon'])}")
+        (cost["name"], cost["share"], f"{share}, own ε {in_a_column(cost['epsilon'])}")
         for cost, share in zip(costs[:_MOST_BARS], shares, strict=False)
     ]
     rest = [cost["share"] for cost in costs[_MOST_BARS:]]
@@ -144,7 +145,10 @@ def _attack_bound(
     mu = guarantee.mu if guarantee.mu_kind in ("exact", "upper") else None
     if guarantee.mu_kind != "exact":
         delta_at = certified_curve(guarantee)
-        known += [(epsilon, delta_at(epsilon)) for epsilon in _slopes(max(epsilon for epsilon, _ in known))]
+        for epsilon in _slopes(max(epsilon for epsilon, _ in known)):
+            known.append((epsilon, delta_at(epsilon)))
+            if known[-1][1] < _SEEN * _RATES[0]:  # steeper lines lie above this one at all rates that are drawn
+                break
 
     def bound(rate: float) -> float:
         # Each point of δ(ε) is two lines above the best attack; the lowest of many is concave, as it is.

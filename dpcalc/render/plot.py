@@ -26,7 +26,7 @@ def check(path: str) -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
-        raise InputError("pictures need Matplotlib: install dpcalc with its extra `plot`", where="plot") from None
+        raise InputError("pictures need Matplotlib: install dpcalc with its extra [plot]", where="plot") from None
 
 
 def plot(result: Result, path: str) -> None:

@@ -107,7 +107,7 @@ def _table(section: Section, width: int | None, *, titled: bool) -> list[str]:
     columns = list(map(printable, section.columns))
     texts = cells(section)
     room = None if width is None else width - len(_INDENT)
-    rights = [all(_is_numeric(value) for value in row_values(section.rows, i)) for i in range(len(columns))]
+    rights = numeric_columns(section)
     drawn = [any(isinstance(row[i], Bar) for row in section.rows) for i in range(len(columns))]
     widths = [max(_width(columns[i]), *(_width(row[i]) for row in texts), 0) for i in range(len(columns))]
     least = [
@@ -133,6 +133,11 @@ def without_empty_columns(section: Section) -> Section:
         return section
     rows = tuple(tuple(row[i] for i in kept) for row in section.rows)
     return replace(section, columns=tuple(section.columns[i] for i in kept), rows=rows)
+
+
+def numeric_columns(section: Section) -> list[bool]:
+    """Which columns hold numbers alone, and so stand on the right."""
+    return [all(map(_is_numeric, row_values(section.rows, i))) for i in range(len(section.columns))]
 
 
 def cells(section: Section) -> list[list[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpcalc.guarantee import Guarantee, Result, Verdict
-from dpcalc.report import SYMBOLS, percentage, rounded_down, rounded_up, upper_against, written
+from dpcalc.report import SYMBOLS, beside_a_budget, percentage, rounded_down, rounded_up, upper_against, written
 
 Fact = tuple[str, str]
 
@@ -134,15 +134,27 @@ def is_exact(guarantee: Guarantee) -> bool:
 
 
 def _also(guarantee: Guarantee, verbose: bool) -> str:
-    """The other notions, where they say something: a μ or ρ above ε does not."""
-    enough = math.inf if verbose or not guarantee.epsilon else guarantee.epsilon
+    """The other notions, where they say something."""
+    enough = math.inf if verbose else telling(guarantee)
     found = []
     if guarantee.mu is not None and guarantee.mu <= enough:
         kind = "" if guarantee.mu_kind == "exact" else f" ({guarantee.mu_kind})"
-        found.append(f"{rounded_up(guarantee.mu)}-GDP{kind}")
+        found.append(f"{_of(guarantee.mu)}-GDP{kind}")
     if guarantee.rho is not None and guarantee.rho <= enough:
-        found.append(f"{rounded_up(guarantee.rho)}-zCDP")
+        found.append(f"{_of(guarantee.rho)}-zCDP")
     return "; ".join(found)
+
+
+def _of(amount: float) -> str:
+    text = beside_a_budget(amount)
+    return f"({text})" if " " in text else text
+
+
+def telling(guarantee: Guarantee) -> float:
+    """The largest μ or ρ that says something: one above ε does not, unless δ was asked for and follows from it."""
+    if guarantee.asks == "delta" and guarantee.epsilon is not None:
+        return math.inf if guarantee.mu_kind == "exact" else guarantee.epsilon
+    return guarantee.epsilon or math.inf
 
 
 def _origin(guarantee: Guarantee) -> str:

@@ -14,8 +14,8 @@ from dpcalc.risk import Risk
 if TYPE_CHECKING:
     from dpcalc.spec.entries import Entry
 
-# A point of the curve is a certified bound at any tolerance; this much is not seen in an attacker's success.
-_TOLERANCE = 0.02
+# A point of the curve is a certified bound at any tolerance; this much is hardly seen in an attacker's success.
+_TOLERANCE = 0.005
 
 
 def with_risk(guarantee: Guarantee, prior: float = 0.5) -> Guarantee:
@@ -79,7 +79,7 @@ def _similar_mu(guarantee: Guarantee) -> float:
     from dpcalc.conversions import gdp_mu
 
     epsilon, delta = guarantee.epsilon, guarantee.delta
-    if epsilon is None or delta is None or not (0 < delta < 1 and 0 < epsilon < 700):
+    if epsilon is None or delta is None or not (0 < delta < 1 and 0 <= epsilon < 700):
         return 1.0
     return float(gdp_mu(epsilon, delta))
 

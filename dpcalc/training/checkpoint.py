@@ -24,7 +24,7 @@ def save(path: str, facts: dict[str, Any], arrays: Arrays) -> None:
 def load(path: str) -> tuple[dict[str, Any], Arrays]:
     """The facts and arrays of a checkpoint; nothing in it is ever unpickled, and an edited one is refused."""
     if not Path(path).exists():
-        raise InputError("no such checkpoint; leave out --resume to start one.", where=path)
+        raise InputError("no such checkpoint; leave out `resume` to start one.", where=path)
     facts, arrays = load_sealed(path, what="a readable checkpoint")
     if facts.get("format") != FORMAT:
         raise InputError(f"expected format {FORMAT}, found {str(facts.get('format'))[:40]!r}.", where=path)

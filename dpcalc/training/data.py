@@ -60,7 +60,7 @@ def load(source: str, *, test: str | None = None, limit: int = LIMIT) -> Dataset
     """
     path = Path(source)
     if test is not None and path.suffix != ".csv" and source != STANDARD_STREAM:
-        raise InputError(f"--test-data goes with a .csv table; {source} brings its own test records.")
+        raise InputError(f"`test_data` goes with a .csv table; {source} brings its own test records.")
     if source == SYNTHETIC:
         return synthetic()
     with reading(source):

@@ -11,7 +11,7 @@ class DivergedError(CertificationError):
     """Training has left the range of numbers; what was released until then is still accounted for."""
 
     def __init__(self, step: int, why: str) -> None:
-        super().__init__(f"training diverged at step {step}: {why}; lower --lr or --clip.")
+        super().__init__(f"training diverged at step {step}: {why}; lower `lr` or `clip`.")
         self.step, self.why = step, why
 
 

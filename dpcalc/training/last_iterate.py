@@ -31,7 +31,7 @@ EXPONENTIALS = "exponentials in single precision are right to 25 units in the la
 
 ROUNDED = (
     "the last-iterate bound is proved for exact gradient steps; that they are computed in single precision is not "
-    "counted in it, so it is labelled numerical (with --diameter and --release last there is also one that counts it)"
+    "counted in it, so it is labelled numerical (one for a bounded domain and the last iterate alone counts it)"
 )
 
 
@@ -100,13 +100,13 @@ def _neighbours(settings: Settings) -> tuple[Adjacency, ...]:
 
 def _missing(settings: Settings) -> str:
     if settings.clipping != "fixed" or settings.optimizer != "sgd" or settings.momentum:
-        return "it needs a fixed clip and plain descent (--clipping fixed, --optimizer sgd, no momentum)"
+        return "it needs a fixed clip and plain descent (no learned clip, no Adam, no momentum)"
     if settings.keep_best or settings.validate_every is not None:
-        return "an earlier iterate may be the one that is kept (--keep-best, --validate-every)"
+        return "an earlier iterate may be the one that is kept"
     if settings.feature_clip is None:
-        return "the smoothness of the loss is not known without --feature-clip"
+        return "the smoothness of the loss is not known without a clip of the features"
     if settings.sampling != "poisson":
-        return "nothing is proved for --sampling random-allocation, whose draws depend on each other"
+        return "nothing is proved for random allocation, whose draws depend on each other"
     return ""
 
 

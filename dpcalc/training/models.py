@@ -42,7 +42,7 @@ def build(
     `FILE.py:FUNCTION` is a module of the user's own, for the torch backend.
     """
     if backend == "torch" and importlib.util.find_spec("torch") is None:
-        raise InputError("--backend torch needs PyTorch: install dpcalc with its extra `torch`")
+        raise InputError("`backend=torch` needs PyTorch: install dpcalc with its extra [torch]")
     if is_module(name):
         from dpcalc.training.backends.torch_module import ModuleNetwork
 

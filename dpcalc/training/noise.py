@@ -30,8 +30,8 @@ from dpcalc.training.gaussians import renew, system_gaussians, system_uniforms
 
 GRID_BITS = 26
 
-SEEDED = "the noise is reproducible from --seed: for experiments only, do not release this model"
-UNKNOWN_SEED = "nobody knows the seed of the noise (--seed, for experiments only), whose Gaussians count as exact"
+SEEDED = "the noise is reproducible from its seed: for experiments only, do not release this model"
+UNKNOWN_SEED = "nobody knows the seed of the noise, whose Gaussians count as exact"
 SYSTEM = (
     "the system's entropy, through OpenSSL's generator, cannot be guessed; Gaussians made of its bits count as exact"
 )

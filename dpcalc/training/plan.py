@@ -54,12 +54,12 @@ class Plan:
         looks_of(self.settings, self.records)
         if self.tracked and self.settings.filter == "none" and self.batches.fixed_size and self._samples:
             raise InputError(
-                "individual losses of uniform batches are not known, so there is nothing to audit: --log needs "
-                "--adjacency add-remove here, or --algorithm gd or cgd."
+                "individual losses of uniform batches are not known, so there is nothing to audit: `log` needs "
+                "`adjacency=add-remove` here, or `algorithm=gd` or cgd."
             )
 
         if self.tracked and self.batches.allocated:
-            raise InputError("individual losses under random allocation are not known; --log needs --sampling poisson.")
+            raise InputError("individual losses under random allocation are not known; `log` needs `sampling=poisson`.")
 
     def with_noise(self, noise_multiplier: float) -> Plan:
         """The same run with another noise multiplier."""

@@ -107,7 +107,7 @@ def opened_log(path: str, batches: Batches, *, steps: int, position: int | None,
     """
     suffix = Path(path).suffix
     if suffix not in (".npy", ".csv"):
-        raise InputError(f"expected a log named .npy or .csv, got {Path(path).name!r}.", where="--log")
+        raise InputError(f"expected a log named .npy or .csv, got {Path(path).name!r}.", where="log")
     with files.growing(path, new=position is None) if in_place else files.writing(path, mode=files.PRIVATE) as stream:
         with nullcontext() if position is None else files.reading(path, "cannot go on with this log"):
             log = _log(stream, suffix, batches, steps, position)

@@ -36,7 +36,7 @@ def run(
 ) -> Trainer:
     """Train to the end and return the trainer; a diverged run raises, with its last state saved."""
     if plan.settings.validate_every is not None and not len(data.x_test):
-        raise InputError("--validate-every looks at test records, and there are none; give --test-data.")
+        raise InputError("`validate_every` looks at test records, and there are none; give `test_data`.")
     if plan.settings.keep_best and data.multilabel:
         raise InputError("the best iterate is found by accuracy, which records with several labels do not have.")
     trainer = Trainer(plan, data, stream=stream)
@@ -64,7 +64,7 @@ def _open(trainer: Trainer, files: Files) -> AbstractContextManager[Log | None]:
     position: int | None = None
     if files.resume:
         if files.checkpoint is None:
-            raise InputError("--resume needs --checkpoint FILE, the run to go on with.")
+            raise InputError("`resume` needs `checkpoint=FILE`, the run to go on with.")
         facts = trainer.resume(files.checkpoint)
         with reading(files.checkpoint, "not a readable checkpoint"):
             position = None if facts["log_position"] is None else int(facts["log_position"])
@@ -72,10 +72,10 @@ def _open(trainer: Trainer, files: Files) -> AbstractContextManager[Log | None]:
         if diverged is not None:
             raise DivergedError(*diverged)
         if (position is None) != (files.log is None):
-            raise InputError("a run is resumed with a --log if, and only if, it was started with one.")
+            raise InputError("a run is resumed with a `log` if, and only if, it was started with one.")
     elif files.checkpoint is not None and Path(files.checkpoint).exists():
         raise InputError(
-            "this checkpoint exists; give --resume to go on with it, or remove it to spend a new budget.",
+            "this checkpoint exists; give `resume` to go on with it, or remove it to spend a new budget.",
             where=files.checkpoint,
         )
     if files.log is None:
@@ -112,7 +112,7 @@ def configurations(plan: Plan, grid: Mapping[str, Sequence[Any]]) -> list[tuple[
 def search(trials: Sequence[tuple[Mapping[str, Any], Plan]], data: Dataset, *, observe: Observe) -> list[Trial]:
     """Run every configuration. All of them are paid for, so the best on the (public) test records may be kept."""
     if not len(data.x_test):
-        raise InputError("a grid search picks its winner on test records, and there are none; give --test-data.")
+        raise InputError("a grid search picks its winner on test records, and there are none; give `test_data`.")
     found = []
     for stream, (changes, plan) in enumerate(trials):
         try:

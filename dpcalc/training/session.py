@@ -45,10 +45,10 @@ def train_and_report(
     settings: Settings, wanted: Wanted, traces: Files, *, progress: Progress, charge: Charge | None = None
 ) -> Result:
     """The whole of `dpcalc train`. `charge` is told what the run will guarantee before it touches a record."""
-    outputs = {"--log": traces.log, "--checkpoint": traces.checkpoint, "--save": wanted.save}
-    files.check_paths(outputs, {"--data": wanted.data, "--test-data": wanted.test_data, "--grid": wanted.grid})
+    outputs = {"`log`": traces.log, "`checkpoint`": traces.checkpoint, "`save`": wanted.save}
+    files.check_paths(outputs, {"`data`": wanted.data, "`test_data`": wanted.test_data, "`grid`": wanted.grid})
     if wanted.save is not None and Path(wanted.save).suffix != ".npz":
-        raise InputError(f"expected a model file named .npz, got {wanted.save!r}.", where="--save")
+        raise InputError(f"expected a model file named .npz, got {wanted.save!r}.", where="save")
     # Nobody else may take up the same run, from before it is paid for until it is saved.
     with nullcontext() if traces.checkpoint is None else files.locked(traces.checkpoint):
         return _train(settings, wanted, traces, progress=progress, charge=charge)
@@ -100,9 +100,9 @@ def _search(
     plan: Plan, wanted: Wanted, traces: Files, data: Dataset, *, progress: Progress, charge: Charge | None
 ) -> Result:
     if traces != Files():
-        raise InputError("--log, --checkpoint and --resume are for one run, not for a --grid search.")
+        raise InputError("`log`, `checkpoint` and `resume` are for one run, not for a `grid` search.")
     if wanted.runs > 1:
-        raise InputError("--grid counts its own runs; leave out --grid-runs.")
+        raise InputError("`grid` counts its own runs; leave out `grid_runs`.")
     assert wanted.grid is not None
     planned = configurations(plan, read_grid(wanted.grid))
     if wanted.epsilon is not None:

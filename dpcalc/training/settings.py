@@ -87,7 +87,7 @@ class Settings(Options):
             whole_epochs = math.ceil(epochs)
             raise InputError(
                 f"random allocation draws one of the {length} steps of an epoch, so epochs are whole: "
-                f"--epochs {whole_epochs}, or --steps {whole_epochs * length}"
+                f"`epochs={whole_epochs}`, or `steps={whole_epochs * length}`"
             )
         return int(epochs) * length
 

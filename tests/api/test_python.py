@@ -175,14 +175,14 @@ def test_a_frame_has_the_total_and_the_entries() -> None:
         (lambda: dpcalc.compose(dpcalc.GDP(mu=object()), delta=1e-5), "plain numbers"),  # type: ignore[arg-type]
         (lambda: dpcalc.compose(delta=1e-5), "nothing to account for"),
         (lambda: dpcalc.compose(dpcalc.GDP(mu=1), dleta=1e-5), "did you mean delta?"),
-        (lambda: dpcalc.gdp_rule(mu=1.0), "give sigma, or noise_multiplier with clip"),
+        (lambda: dpcalc.gdp_rule(mu=1.0), "give `sigma`, or `noise_multiplier` with `clip`"),
         (
             lambda: dpcalc.train(filter="gdp", algorithm="sgd"),
-            "use filter rdp, or: dpcalc train --filter gdp --algorithm gd",
+            "use `filter=rdp`, or: `train(filter=gdp, algorithm=gd)`",
         ),
         (lambda: dpcalc.compose(dpcalc.GDP(mu=1), delta=1e-5, max_epsilon=-1), "max_epsilon: expected"),
         (lambda: dpcalc.compose(dpcalc.GDP(mu=1), delta=1e-5, adjacency="both"), "adjacency: expected one of"),
-        (lambda: dpcalc.convert(gdp=1, zcdp=1), "exactly one of gdp, rdp, zcdp and dp"),
+        (lambda: dpcalc.convert(gdp=1, zcdp=1), "exactly one of `gdp`, `rdp`, `zcdp` and `dp`"),
         (lambda: dpcalc.filter([[1.0]], filter="gdp", mu=1), "sigma"),
         (lambda: dpcalc.filter([["a"]], filter="gdp", mu=1, sigma=1), "log: expected numbers"),
         (lambda: dpcalc.sgd_bound(algorithm="gd", delta=1e-5), "n: is missing"),

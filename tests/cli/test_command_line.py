@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from dpcalc.commands import COMMANDS
 from dpcalc.numbers import parse_number
+from dpcalc.report import beside_a_budget, upper_against
 
 GDP = ("convert", "--gdp", "1.2", "--delta", "1e-5")
 
@@ -44,6 +45,15 @@ def test_formats_tell_the_same_numbers(dpcalc) -> None:
     first = "ε = 5.414 at δ = 1e-5"
     for format in ("table", "markdown", "github", "junit"):
         assert first in dpcalc(*GDP, "--format", format).out, format
+
+
+def test_what_sums_were_allowed_for_their_rounding_is_told_apart_from_a_budget() -> None:
+    told = [
+        beside_a_budget(value) for value in (1.00000000000025, 2.000000000004, 1.0000001, 2.0, 0.1 + 0.2, 0.0, None)
+    ]
+    assert told == ["1 + 3e-13", "2 + 4e-12", "1.001", "2", "0.3", "0", "–"]
+    assert upper_against(1.00000000000025, 1.0) == "1 + 3e-13"
+    assert upper_against(1.00000000000025, 1.2) == "1 + 3e-13"
 
 
 def test_displayed_upper_bounds_are_rounded_up(dpcalc) -> None:
@@ -210,6 +220,24 @@ def test_a_terminal_gets_its_width_and_no_color_is_obeyed(no_colour) -> None:
     assert max(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) for line in text.splitlines()) <= 60
     if no_colour:
         assert not re.search(r"\x1b\[[0-9;]*3[0-7]", text)
+
+
+@pytest.mark.parametrize(
+    ("command", "typed", "answer"),
+    [
+        (("compose", "-", "--delta", "1e-5"), "mechanisms: [{type: gdp, mu: 1}]\n", "ε = 4.378 at δ = 1e-5"),
+        (("filter", "-", "--filter", "gdp", "--scope", "global", "--mu", "1"), "mu\n0.6\n", "the only step fits μ = 1"),
+    ],
+)
+def test_who_types_is_told_so_and_ends_it_once(command, typed: str, answer: str) -> None:
+    main, other = pty.openpty()
+    os.write(main, typed.encode() + b"\x04")
+    asked = [sys.executable, "-m", "dpcalc", *command]
+    done = subprocess.run(asked, stdin=other, capture_output=True, text=True, timeout=120, check=True)
+    os.close(other)
+    os.close(main)
+    assert "reading standard input from the terminal; Ctrl-D ends it" in done.stderr
+    assert done.stdout.startswith(answer)
 
 
 def test_ctrl_c_is_exit_130_without_a_traceback() -> None:

@@ -380,6 +380,22 @@ def test_a_question_for_delta_has_a_lower_bound(dpcalc: Run) -> None:
     assert result["epsilon_lower"] is None
 
 
+def test_the_advantage_is_the_delta_at_epsilon_0_whatever_was_asked(dpcalc: Run) -> None:
+    run = ("-m", "dp-sgd,noise_multiplier=1.1,batch_size=256,dataset_size=60000,epochs=60,sampling=poisson")
+    document = dpcalc("compose", *run, "--epsilon", "0", "-f", "json").json
+    assert document["delta_lower"] <= document["risk"]["advantage"] <= document["delta"]
+    asked_otherwise = dpcalc("compose", *run, "--delta", "1e-5", "-f", "json").json["risk"]
+    assert document["delta_lower"] <= asked_otherwise["advantage"] <= 1.005 * document["delta"]
+    for rate, value in document["risk"]["tpr_at_fpr"].items():
+        assert value == pytest.approx(asked_otherwise["tpr_at_fpr"][rate], rel=5e-3)
+
+
+def test_a_mu_that_says_nothing_about_a_delta_is_left_out(dpcalc: Run) -> None:
+    run = ("compose", "-m", "dp-sgd,noise_multiplier=1.1,batch_size=256,dataset_size=60000,epochs=60,sampling=poisson")
+    assert "same as" not in dpcalc(*run, "--epsilon", "1").out
+    assert "0.5-GDP; 0.125-zCDP" in dpcalc("compose", "-m", "gaussian,noise_multiplier=2", "--epsilon", "0.1").out
+
+
 def test_the_words_of_others_are_understood_well_enough_to_help(dpcalc: Run) -> None:
     for wrong, right in (("sample_rate=0.1", "rate"), ("sampling_probability=0.1", "rate"), ("stddev=2", "sigma")):
         outcome = dpcalc("compose", "-m", f"gaussian,noise_multiplier=1,{wrong}", "--delta", "1e-6")

@@ -113,7 +113,30 @@ def test_the_spec_on_the_page_gives_the_same_number_again(dpcalc: Run, tmp_path:
     again = dpcalc("compose", "-", "-f", "json", stdin=match[1]).json
     first = dpcalc("compose", source, "-f", "json").json
     assert again["epsilon"] == pytest.approx(first["epsilon"], rel=1e-3)
+    assert again["budget"] == first["budget"] == {"within": True, "max_epsilon": 3.0}
     assert yaml.safe_load(match[1])["adjacency"] == "add-remove"
+
+
+def test_a_fitted_mu_is_told_on_the_page_with_its_slack(dpcalc: Run, tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    asked = ("-m", "laplace,scale=5,sensitivity=1,count=4", "--delta", "1e-6")
+    dpcalc("compose", *asked, "--slack", "1e-4", "-f", "json", "-o", result)
+    told = json.loads(result.read_text())["details"]["fitted"]
+    for options in ((), ("--slack", "1e-4")):
+        found = dpcalc("report", result, *options, "-f", "json").json["details"]["fitted"]
+        assert found == told
+    assert "-GDP up to slack 1e-4" in dpcalc("report", result, "-f", "html").out
+    # Slacks add up under composition: so does what two results tell.
+    both = dpcalc("report", result, result, "-f", "json").json["details"]["fitted"]
+    assert both["slack"] == pytest.approx(2e-4)
+    assert "fitted" not in dpcalc("report", "examples/dp-sgd.yaml", "-f", "json").json["details"]
+
+
+def test_numbers_stand_on_the_right_of_a_table(dpcalc: Run) -> None:
+    page = dpcalc("report", "examples/mixed-release.yaml", "-f", "html").out
+    assert '<th scope="col" class="">mechanism</th>' in page
+    assert '<th scope="col" class="number">its own ε</th>' in page
+    assert '<td class="number">91 %</td>' in page
 
 
 def test_results_of_several_commands_are_computed_again_and_composed(dpcalc: Run, tmp_path: Path) -> None:

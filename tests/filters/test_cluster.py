@@ -257,5 +257,5 @@ def test_a_port_that_is_silent_or_dead_is_told(
 
 def test_arrays_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "log.npy", NORMS)
-    with pytest.raises(InputError, match="--engine local"):
+    with pytest.raises(InputError, match="`engine=local`"):
         carry_out(replace(GDP, engine="dask"), str(tmp_path / "log.npy"))

@@ -223,10 +223,10 @@ def test_subsampled_rdp_is_above_the_closed_form_at_order_two() -> None:
     [
         (lambda: gdp_rule(sigma=1.0), "exactly one budget"),
         (lambda: gdp_rule(sigma=1.0, mu=1.0, norm_budget=2.0), "exactly one budget"),
-        (lambda: gdp_rule(mu=1.0), "--sigma"),
+        (lambda: gdp_rule(mu=1.0), "`sigma`"),
         (lambda: gdp_rule(quantity="rho", mu=1.0), "norm or mu"),
-        (lambda: rdp_rule(sigma=1.0, orders=[2.0], rhos=[1.0, 2.0]), "one --rho for each --order"),
-        (lambda: IndividualFilter(dp_rule(epsilon=1.0, delta=1e-5), mode="clip"), "--mode clip"),
+        (lambda: rdp_rule(sigma=1.0, orders=[2.0], rhos=[1.0, 2.0]), "one `rho` for each `order`"),
+        (lambda: IndividualFilter(dp_rule(epsilon=1.0, delta=1e-5), mode="clip"), "`mode=clip`"),
         (lambda: IndividualFilter(gdp_rule(sigma=1.0, mu=1.0), individuals=2).step([1.0]), "shape"),
         (lambda: IndividualFilter(gdp_rule(sigma=1.0, mu=1.0), individuals=1).step([math.nan]), "missing"),
     ],

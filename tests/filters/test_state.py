@@ -82,7 +82,7 @@ def test_another_past_is_refused(tmp_path: Path) -> None:
     np.save(log, NORMS[:10])
     carry_out(request, str(log))
     np.save(log, NORMS[10:])
-    with pytest.raises(InputError, match="--first-step"):
+    with pytest.raises(InputError, match="`first_step`"):
         carry_out(request, str(log))
 
 

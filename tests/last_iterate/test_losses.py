@@ -105,7 +105,7 @@ def test_closed_forms() -> None:
 
 def test_a_logistic_model_has_one_loss() -> None:
     assert loss_of("logistic", None) == loss_of("linear", None) == "cross-entropy"
-    with pytest.raises(InputError, match="--model linear"):
+    with pytest.raises(InputError, match="`model=linear`"):
         loss_of("logistic", "huber")
 
 

@@ -88,12 +88,12 @@ def test_noise_is_stated_on_the_average_or_relative_to_a_clip_or_to_the_sensitiv
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ({"sensitivity": 10.0, "noise_multiplier": 3.0}, "--clip.*--noise-over-sensitivity"),
-        ({"noise_multiplier": 3.0}, "--clip.*--noise-over-sensitivity"),
-        ({"sensitivity": 10.0, "clip": 5.0, "sigma": 1.0}, "--sensitivity L and --clip C .* both"),
-        ({"sigma": 1.0}, "--sensitivity L and --clip C .* neither"),
-        ({"sensitivity": 10.0}, "--sigma, --noise-multiplier, --noise-over-sensitivity is needed, got none"),
-        ({"sensitivity": 10.0, "sigma": 1.0, "noise_over_sensitivity": 1.0}, "got --sigma and --noise-over-sens"),
+        ({"sensitivity": 10.0, "noise_multiplier": 3.0}, "`clip=C`.*`noise_over_sensitivity`"),
+        ({"noise_multiplier": 3.0}, "`clip=C`.*`noise_over_sensitivity`"),
+        ({"sensitivity": 10.0, "clip": 5.0, "sigma": 1.0}, "`sensitivity=L` and `clip=C` .* both"),
+        ({"sigma": 1.0}, "`sensitivity=L` and `clip=C` .* neither"),
+        ({"sensitivity": 10.0}, "`sigma`, `noise_multiplier`, `noise_over_sensitivity` is needed, got none"),
+        ({"sensitivity": 10.0, "sigma": 1.0, "noise_over_sensitivity": 1.0}, "got `sigma` and `noise_over_sens"),
     ],
 )
 def test_units_that_do_not_fit_are_refused(given, named) -> None:

@@ -108,9 +108,9 @@ def test_what_is_not_proved_is_refused(changes):
 
 
 def test_epochs_are_whole_and_nothing_is_logged():
-    with pytest.raises(InputError, match="--epochs 2, or --steps 6"):
+    with pytest.raises(InputError, match="`epochs=2`, or `steps=6`"):
         _ = plan(replace(SETTINGS, epochs=1.5)).planned_steps
-    with pytest.raises(InputError, match="--steps 6"):
+    with pytest.raises(InputError, match="`steps=6`"):
         _ = plan(replace(SETTINGS, epochs=None, steps=4)).planned_steps
-    with pytest.raises(InputError, match="--log"):
+    with pytest.raises(InputError, match="`log`"):
         plan(tracked=True)

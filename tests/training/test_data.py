@@ -190,5 +190,5 @@ def test_what_a_packed_file_unpacks_to_is_held_to_the_limit(tmp_path):
         path = folder / f"train-images-idx3-ubyte{'.gz' if zipped else ''}"
         path.write_bytes(gzip.compress(images) if zipped else images)
     assert len(read_idx_folder(tmp_path / "False", limit=100_000)[0]) == 200
-    with pytest.raises(InputError, match="would take 640 kB, more than the 100 kB that it may; --read-limit"):
+    with pytest.raises(InputError, match="would take 640 kB, more than the 100 kB that it may; `read_limit`"):
         read_idx_folder(tmp_path / "True", limit=100_000)

@@ -124,7 +124,7 @@ def test_layer_clipping_costs_what_one_clip_costs():
     ("changes", "words"),
     [
         ({"model": "autoencoder", "loss": "huber"}, "loss of its own"),
-        ({"model": "logistic", "loss": "huber"}, "--model linear"),
+        ({"model": "logistic", "loss": "huber"}, "`model=linear`"),
         ({"model": "mlp", "layer_shares": (1.0,)}, "per-layer"),
     ],
 )

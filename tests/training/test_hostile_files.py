@@ -76,7 +76,7 @@ def test_an_archive_that_unpacks_to_much_is_refused_before_it_is_unpacked(tmp_pa
             stream = io.BytesIO()
             np.save(stream, np.zeros((40, 5000), dtype=np.uint8))
             archive.writestr(f"{name}.npy", stream.getvalue())
-    with pytest.raises(InputError, match="--read-limit raises that"):
+    with pytest.raises(InputError, match="`read_limit` raises that"):
         load(str(tmp_path / "d.npz"), limit=1_000_000)
 
 

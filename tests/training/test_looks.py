@@ -171,7 +171,7 @@ def test_a_run_with_looks_is_resumed_bit_for_bit(tmp_path, monkeypatch, stop_by,
 def test_what_makes_no_sense_is_refused():
     with pytest.raises(InputError, match="do not fit"):
         _plan(replace(PLAIN, keep_best=9, look_every=3))
-    with pytest.raises(InputError, match="--stop-below needs"):
+    with pytest.raises(InputError, match="`stop_below` needs"):
         replace(PLAIN, stop_below=0.5)
     with pytest.raises(InputError, match="autoencoder"):
         replace(PLAIN, model="autoencoder", keep_best=2)

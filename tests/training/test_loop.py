@@ -153,9 +153,9 @@ def test_a_filter_under_sampling_charges_everyone_at_every_step():
     [
         ({"filter": "gdp", "algorithm": "sgd"}, "subsampled step is not"),
         ({"filter": "gdp", "adjacency": "replace-one"}, "proved for add-remove only"),
-        ({"filter": "rdp", "filter_mode": "clip", "algorithm": "sgd"}, "--filter-mode clip needs"),
+        ({"filter": "rdp", "filter_mode": "clip", "algorithm": "sgd"}, "`filter_mode=clip` needs"),
         ({"extra_steps": 3}, "need a filter"),
-        ({"filter_mode": "clip"}, "--filter-mode clip needs --filter"),
+        ({"filter_mode": "clip"}, "`filter_mode=clip` needs `filter`"),
         ({"lr": float("nan")}, "lr: expected"),
         ({"lr": 0.0}, "lr: expected .* got 0.0"),
         ({"noise_multiplier": 0.0}, "noise_multiplier: expected"),
@@ -244,7 +244,7 @@ def test_a_finished_run_resumed_runs_no_further_step(tmp_path):
 def test_a_checkpoint_is_not_overwritten_by_a_new_run(tmp_path):
     files = Files(checkpoint=str(tmp_path / "c.npz"))
     _run(FULL, files=files)
-    with pytest.raises(InputError, match="give --resume"):
+    with pytest.raises(InputError, match="give `resume`"):
         _run(FULL, files=files)
 
 

@@ -125,7 +125,7 @@ def test_under_add_remove_the_composition_wins_and_the_bound_is_only_listed():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"feature_clip": None}, "--feature-clip"),
+        ({"feature_clip": None}, "a clip of the features"),
         ({"lr": 0.07}, "2/M"),
         ({"momentum": 0.5}, "plain descent"),
         ({"batch_size": 1700}, "divide"),

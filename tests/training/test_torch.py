@@ -229,7 +229,7 @@ def test_the_command_says_what_it_assumes_of_a_module(modules, dpcalc):
 
 
 def test_a_module_needs_torch_and_a_backend_is_one_of_two():
-    with pytest.raises(InputError, match="needs --backend torch"):
+    with pytest.raises(InputError, match="needs `backend=torch`"):
         Settings(model="file.py:build")
     with pytest.raises(InputError, match="backend"):
         Settings(backend="jax")

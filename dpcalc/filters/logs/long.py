@@ -60,7 +60,7 @@ def _refusal(unknown: Sequence[str], value: str, wanted: Sequence[str], beside: 
     words = f"no use for column {_short(unknown)}: a log of {value} has {', '.join(wanted)}, {value}"
     words += f" and, if there are any, {' and '.join(beside)}"
     if "id" in unknown:
-        words += "; with ids it is --scope individual"
+        words += "; with ids it is `scope=individual`"
     if any(name in _BESIDE for name in unknown):
         words += "; a step's cost is told in one unit"
     return words

@@ -138,5 +138,5 @@ def _parquet() -> Any:
     try:
         from pyarrow import parquet
     except ImportError:
-        raise InputError("reading Parquet needs pyarrow: install dpcalc with its extra `parquet`") from None
+        raise InputError("reading Parquet needs pyarrow: install dpcalc with its extra [parquet]") from None
     return parquet

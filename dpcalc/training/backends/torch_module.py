@@ -140,10 +140,10 @@ def _loaded(source: str) -> Callable[[int, int], Any]:
     """The function of `FILE.py:FUNCTION`."""
     path, _, name = source.rpartition(":")
     if not Path(path).is_file():
-        raise InputError("no such file; expected --model FILE.py:FUNCTION.", where=path)
+        raise InputError("no such file; expected `model=FILE.py:FUNCTION`.", where=path)
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None:
-        raise InputError("not a Python file; expected --model FILE.py:FUNCTION.", where=path)
+        raise InputError("not a Python file; expected `model=FILE.py:FUNCTION`.", where=path)
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
