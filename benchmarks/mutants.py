@@ -208,7 +208,8 @@ def wanted_mutants(wanted: argparse.Namespace) -> dict[str, list[Mutant]]:
         files = [name.partition(":")[0] for name in wanted.only or [inside]]
         if inside not in files or (wanted.folder and folder not in wanted.folder):
             continue
-        for mutant in [*mutants_of(path), *wrong_programs(path)]:
+        found = mutants_of(path) if wanted.kind != "wrong" else wrong_programs(path)
+        for mutant in found:
             here = not wanted.only or {inside, f"{inside}:{mutant.line}"} & set(wanted.only)
             if here and wanted.kind in (None, mutant.kind):
                 every.setdefault(folder, []).append(mutant)

@@ -33,7 +33,7 @@ from dpcalc.pairs.discrete_gaussian import discrete_gaussian_pairs, turned_discr
 from dpcalc.pairs.gaussian import GaussianPair, SampledGaussian
 from dpcalc.pairs.laplace import LaplacePair
 from dpcalc.pairs.points import PointPair
-from dpcalc.pairs.turned import TurnedGaussian
+from dpcalc.pairs.turned import TurnedGaussian, TurnedLaplace
 from dpcalc.rounding import SMALLEST_NORMAL, UNIT
 
 mpf = mpmath.mpf
@@ -459,6 +459,7 @@ def test_the_ends_of_a_mixture_are_not_rounded_inwards() -> None:
             ends = [mpmath.log1p(mpf(rate) * mpmath.expm1(side * mpf(epsilon))) for side in (-1, 1)]
         assert mpf(low) <= ends[0]
         assert mpf(high) >= ends[1]
+        assert mpf(TurnedLaplace(epsilon, rate).support()[1]) >= ends[1] - ends[0]
 
 
 def test_noise_beyond_its_table_is_at_infinity(monkeypatch: pytest.MonkeyPatch) -> None:

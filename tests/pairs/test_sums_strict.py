@@ -13,6 +13,7 @@ import pytest
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.points import PointPair
+from dpcalc.pairs.sums import terms as terms_module
 from dpcalc.pairs.sums.allocated import BoundPair, lower_pair, upper_pair
 from dpcalc.pairs.sums.law import RATIO, UPPER, Part, SumLaw
 from dpcalc.pairs.sums.terms import terms
@@ -217,6 +218,25 @@ def test_a_mass_of_zero_may_be_one_that_doubles_cannot_hold() -> None:
     assert rows[2] >= 1.75e-300 / 0.25
     rows = terms(Told([0.0, 0, 0, 0, 0, 0], [0.0, 0, 0, 1e-290, 0, 0]), *GRID).parts[0].rows[UPPER]
     assert rows[3] >= 1e-300 / 0.25
+    low = (0.25, ((1, 5),))  # a cell between 0.25 and 0.5, where Q weighs less than P
+    rows = terms(Told([0.0] * 6, [0.0, 1e-290, 0, 0, 0, 0]), *low).parts[0].rows[UPPER]
+    assert rows[1] >= 1e-300 / 0.25
+
+
+@pytest.mark.parametrize("told", [(1e-200, 0.0), (0.0, 1e-200)])
+def test_a_speck_that_only_errors_tell_of_has_weight(told: tuple[float, float]) -> None:
+    nothing, speck = [0.0] * 6, np.array([0.0, 0, 0, 1, 0, 0])
+    rows = terms(Told(nothing, nothing, told[0] * speck, told[1] * speck), *GRID).parts[0].rows[UPPER]
+    assert min(rows[2], rows[3]) >= (told[0] + 1.75 * told[1]) / 0.25
+
+
+def test_errors_on_average_pay_for_the_rounding_of_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scaled up to a thousandth: a sum that is too small by as much."""
+    masses, errors = np.full(10, 0.1), np.linspace(0.0, 1e-9, 10)
+    monkeypatch.setattr(terms_module, "accumulated", lambda _: 0.0)
+    exact = terms_module._slack(masses, masses, errors, 10**6)
+    monkeypatch.setattr(terms_module, "accumulated", lambda _: 1.002e-3)
+    assert terms_module._slack(masses * 0.999, masses * 0.999, errors, 10**6) >= exact
 
 
 def test_points_are_where_their_logarithms_say_up_to_the_shift() -> None:
