@@ -68,6 +68,14 @@ def two_points(epsilon: arb, delta: arb) -> Law:
     return Law(atoms=((epsilon, likely, rest), (-epsilon, rest, likely)), p_infinite=delta, q_infinite=delta)
 
 
+def two_links(epsilon: arb) -> Law:
+    """The ends of a chain of two ε-DP links, as bad as they can be: g(g(α)), g the least Q-mass of an event."""
+    far = (-epsilon).exp()
+    likely = 1 / (1 + far)
+    rest, same = far**2 * likely, far * (1 - far) * likely
+    return Law(atoms=((2 * epsilon, likely, rest), (zero(), same, same), (-2 * epsilon, rest, likely)))
+
+
 def answers(p: arb, k: int) -> Law:
     """k-ary randomised response."""
     other = (1 - p) / (k - 1)
