@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -226,7 +226,10 @@ class OncePerEpoch(Mechanism):
         return self.base.gdp()
 
     def gdp_is_exact(self) -> bool:
-        return self.base.gdp_is_exact()
+        return not self.shuffled and self.base.gdp_is_exact()
+
+    def factors(self) -> tuple[tuple[Mechanism, int], ...]:
+        return tuple((replace(self, base=factor), times) for factor, times in self.base.factors())
 
     def zcdp(self) -> float | None:
         return self.base.zcdp()

@@ -10,6 +10,7 @@ from flint import arb
 
 from dpcalc.referee import bounded_range, laws, samplers
 from dpcalc.referee.bases import Base, base_of
+from dpcalc.referee.compose import reach
 from dpcalc.referee.laws import Law
 
 
@@ -56,11 +57,11 @@ def releases(entry: Mapping[str, Any], adjacency: str, effort: Effort | None = N
     if scheme == "random-allocation":
         return _allocated(base, sampling, adjacency, count, effort or Effort())
     if scheme == "truncated-poisson":
-        return [_truncated(base, sampling, adjacency, count)]
+        return [_truncated(base, sampling, adjacency, count, effort or Effort())]
     sample = _SAMPLERS.get((scheme, adjacency))
     if sample is None or (base.law is None and scheme not in ("none", "cyclic", "shuffled")):
         raise NotCheckedError(f"{scheme} sampling of {kind} under {adjacency}")
-    return [sample(base, arb(float(sampling.get("rate", 1.0))), count)]
+    return [sample(base, arb(float(sampling.get("rate", 1.0))), count, (effort or Effort()).delta)]
 
 
 def _scheme(entry: Mapping[str, Any]) -> str:
@@ -89,7 +90,7 @@ def _allocated(base: Base, sampling: Mapping[str, Any], adjacency: str, count: i
             raise NotCheckedError("likelihood ratios that reach too far for a uniform grid, but for the nightly size")
         above, below = means
         if adjacency == "replace-one":
-            above = _chained(above)
+            above = _chained(above, effort.delta / (count * selected))
         attained = below if selected == 1 and base.attained is base.law else None
         found.append(Release(above, attained, count * copies))
     return found
@@ -103,7 +104,7 @@ def _replaced(base: Base, what: str) -> tuple[Law, Law | None]:
     return other.law, other.attained
 
 
-def _truncated(base: Base, sampling: Mapping[str, Any], adjacency: str, count: int) -> Release:
+def _truncated(base: Base, sampling: Mapping[str, Any], adjacency: str, count: int, effort: Effort) -> Release:
     """Added to a batch with room, or in the place of another record."""
     rate, largest = arb(float(sampling["rate"])), int(sampling["largest_batch"])
     size = int(sampling["dataset_size"])
@@ -112,30 +113,30 @@ def _truncated(base: Base, sampling: Mapping[str, Any], adjacency: str, count: i
     assert base.law is not None
     replaced, added = laws.mixed(other, rate * largest / (largest + 1)), laws.mixed(base.law, rate)
     whole = samplers.blended(added, replaced, (1 - fewer, more))
-    return Release(whole if adjacency == "add-remove" else _chained(whole), None, count)
+    return Release(whole if adjacency == "add-remove" else _chained(whole, effort.delta / count), None, count)
 
 
-def _unsampled(base: Base, _: arb, count: int) -> Release:
+def _unsampled(base: Base, _: arb, count: int, __: float) -> Release:
     return Release(base.law, base.attained, count, base.mu, base.attained_mu)
 
 
-def _shuffled(base: Base, _: arb, count: int) -> Release:
+def _shuffled(base: Base, _: arb, count: int, __: float) -> Release:
     return Release(base.law, None, count)
 
 
 def _mixed(laws_of: tuple[Law | None, Law | None], rate: arb) -> tuple[Law, Law | None]:
-    """What dominates and what is attained, on a batch that holds the record with this probability."""
+    """The same on a batch that holds the record with this probability; an example of what is attained says little."""
     law, attained = laws_of
     assert law is not None
     mixture = laws.mixed(law, rate)
-    return mixture, mixture if attained is law else attained and laws.mixed(attained, rate)
+    return mixture, mixture if attained is law else None
 
 
-def _poisson(base: Base, rate: arb, count: int) -> Release:
+def _poisson(base: Base, rate: arb, count: int, _: float) -> Release:
     return Release(*_mixed((base.law, base.attained), rate), count)
 
 
-def _replaced_poisson(base: Base, rate: arb, count: int) -> Release:
+def _replaced_poisson(base: Base, rate: arb, count: int, delta: float) -> Release:
     """A record becomes its opposite, noise being on a line; otherwise replacing is removing and adding.
 
     What it reaches where it is removed it reaches where it is replaced by one that adds nothing.
@@ -144,33 +145,32 @@ def _replaced_poisson(base: Base, rate: arb, count: int) -> Release:
         replaced = base.turned(rate)
         return Release(replaced, replaced, count)
     mixture, attained = _mixed((base.law, base.attained), rate)
-    return Release(_chained(mixture), attained, count)
+    return Release(_chained(mixture, delta / count), attained, count)
 
 
-def _fixed_size(base: Base, rate: arb, count: int) -> Release:
+def _fixed_size(base: Base, rate: arb, count: int, _: float) -> Release:
     """Several steps attain the one-sided mixture; a single one attains both sides of it."""
     mixture, attained = _mixed((base.law, base.attained), rate)
     whole = laws.symmetrised(mixture)
-    if count > 1 or attained is None:
-        return Release(whole, attained, count)
-    return Release(whole, whole if attained is mixture else laws.symmetrised(attained), count)
+    return Release(whole, attained and (whole if count == 1 else mixture), count)
 
 
-def _fixed_size_added(base: Base, rate: arb, count: int) -> Release:
+def _fixed_size_added(base: Base, rate: arb, count: int, _: float) -> Release:
     """A batch with the record becomes one without it by replacing it."""
     return Release(*_mixed(_replaced(base, "fixed-size sampling under add-remove"), rate), count)
 
 
-_CHAIN, _CHAIN_STEP = 401, arb(1) / 16  # the grid of a group of two
+_CHAIN, _FAR = 1201, 1e-4  # points of the grid of a group of two, and what of δ may lie beyond it
 
 
-def _chained(law: Law) -> Law:
-    """The ends of a removal and an addition."""
-    losses = [_CHAIN_STEP * (k - _CHAIN // 2) for k in range(_CHAIN)]
+def _chained(law: Law, delta: float) -> Law:
+    """The ends of a removal and an addition, on losses up to the sum of any two that matter."""
+    step = 2 * max(abs(end) for end in reach(law, arb(_FAR * delta))) / (_CHAIN // 2)
+    losses = [arb(step) * (k - _CHAIN // 2) for k in range(_CHAIN)]
     return laws.group_of_two(law, laws.exchanged(law), losses)
 
 
-_SAMPLERS: Mapping[tuple[str, str], Callable[[Base, arb, int], Release]] = {
+_SAMPLERS: Mapping[tuple[str, str], Callable[[Base, arb, int, float], Release]] = {
     ("none", "add-remove"): _unsampled,
     ("none", "replace-one"): _unsampled,
     ("cyclic", "add-remove"): _unsampled,

@@ -238,17 +238,33 @@ def of_profile(losses: Sequence[arb], heights: Sequence[arb]) -> Law:
     return Law(atoms=tuple(atoms), p_infinite=v[kept[-1]], q_infinite=missing.max(zero()))
 
 
+def _heights(law: Law, losses: Sequence[arb]) -> list[arb]:
+    """H at e^l, below 1 also by that of the other direction, which is less where a law has more than its masses."""
+    other = exchanged(law)
+    found = []
+    for loss in losses:
+        height = profile(law, loss)
+        if loss < 0:
+            height = height.min(1 - loss.exp() + loss.exp() * profile(other, -loss))
+        found.append(height)
+    return found
+
+
 def group_of_two(first: Law, second: Law, losses: Sequence[arb]) -> Law:
     """The ends of a chain of three data sets: δ(a + b) ≤ δ₁(a) + e^a δ₂(b), the best split over a grid of step h."""
     count = len(losses)
-    one, two = [profile(first, loss) for loss in losses], [profile(second, loss) for loss in losses]
-    middle = count // 2  # losses[middle] = 0
+    one, two = _heights(first, losses), _heights(second, losses)
+    middle, stride = count // 2, max(1, count // 80)  # losses[middle] = 0
+
+    def split(k: int, i: int) -> arb:
+        j = k + middle - i
+        return (one[i] + losses[i].exp() * two[j]).upper().min((two[i] + losses[i].exp() * one[j]).upper())
+
     heights = []
     for k in range(count):
-        options = []
-        for i in range(max(0, k + middle - count + 1), min(count, k + middle + 1), max(1, count // 80)):
-            j = k + middle - i
-            options.append((one[i] + losses[i].exp() * two[j]).upper())
-            options.append((two[i] + losses[i].exp() * one[j]).upper())
-        heights.append(min(options, key=float) if options else arb(1))
+        first_place, last_place = max(0, k + middle - count + 1), min(count - 1, k + middle)
+        coarse = {i: split(k, i) for i in range(first_place, last_place + 1, stride)}
+        near = min(coarse, key=lambda i: float(coarse[i]))
+        fine = range(max(first_place, near - stride), min(last_place, near + stride) + 1)
+        heights.append(min((split(k, i) for i in fine), key=float))
     return of_profile(losses, heights)

@@ -103,11 +103,18 @@ def test_a_spec_knows_what_replacing_means(dpcalc) -> None:
 
 
 def test_the_curve_of_a_declared_bound_is_worked_out_once(monkeypatch) -> None:
-    """Under a cyclic order the cells are one release by zCDP: its pair serves every order that is tried."""
+    """On a random batch the cells are one release by zCDP: its pair serves every order that is tried."""
     made = []
     kept = DeclaredZCDP._profile_pair
     monkeypatch.setattr(DeclaredZCDP, "_profile_pair", lambda *args: made.append(1) or kept(*args))
-    cyclic = OncePerEpoch(base=Histogram(sigma=37.0, cells=3), shuffled=False)
-    guarantee = compose([(cyclic, 5)], delta=1e-7)
+    sampled = PoissonSampled(base=Histogram(sigma=37.0, cells=3), sampling_rate=0.2)
+    guarantee = compose([(sampled, 5)], delta=1e-7)
     assert guarantee.epsilon > 0
     assert len(made) == 1
+
+
+def test_a_fixed_order_costs_what_its_epochs_do() -> None:
+    """Each record is in one batch of an epoch, so that as many cells of as many epochs are all there is."""
+    base = Histogram(sigma=11.0, cells=3)
+    fixed, plain = (compose([(each, 4)], delta=1e-6) for each in (OncePerEpoch(base=base), base))
+    assert (fixed.epsilon_lower, fixed.epsilon) == (plain.epsilon_lower, plain.epsilon)

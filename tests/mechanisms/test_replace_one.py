@@ -8,8 +8,10 @@ import mpmath
 import numpy as np
 import pytest
 
+from dpcalc.accounting.compose import compose
 from dpcalc.errors import IncompatibleError
 from dpcalc.mechanisms.allocated import RandomlyAllocated
+from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
 from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from dpcalc.mechanisms.exponential import Exponential
@@ -276,6 +278,14 @@ def test_nearly_all_records_cost_what_replacing_one_costs(mechanism) -> None:
     assert mechanism.gdp() >= 0.8
     assert mechanism.zcdp() >= 0.32
     assert mechanism.rdp(np.array([2.0, 8.0])) == pytest.approx([0.64, 2.56], rel=0.05)
+
+
+@pytest.mark.parametrize("base", [Gaussian(noise_multiplier=1.5), DeclaredGDP(mu=0.4)])
+def test_shuffling_may_amplify_so_that_nothing_of_it_is_exact(base: Mechanism) -> None:
+    shuffled, fixed = (compose([(OncePerEpoch(base=base, shuffled=way), 4)], delta=1e-5) for way in (True, False))
+    assert shuffled.epsilon == fixed.epsilon
+    assert shuffled.epsilon_lower is None
+    assert (shuffled.mu_kind, fixed.mu_kind) == ("upper", "exact")
 
 
 def test_shuffled_runs_attain_nothing_that_is_known() -> None:

@@ -13,14 +13,18 @@ from flint import arb, ctx
 
 from dpcalc.accounting.compose import compose
 from dpcalc.mechanisms.allocated import RandomlyAllocated
-from dpcalc.mechanisms.declared import DeclaredZCDP
+from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredZCDP
 from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
+from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.mechanisms.histogram import Histogram
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
-from dpcalc.mechanisms.sampled import PoissonSampled
+from dpcalc.mechanisms.sampled import FixedSizeSampled, PoissonSampled
+from dpcalc.mechanisms.staircase import Staircase
 from dpcalc.mechanisms.truncated import TruncatedPoisson
-from dpcalc.referee import samplers
+from dpcalc.referee import laws, samplers
+from dpcalc.referee.bases import base_of
 from dpcalc.referee.check import checked
 
 
@@ -40,6 +44,20 @@ def result(parts: list[Any], delta: float, *, factor: float = 1.0) -> dict[str, 
 
 
 GAUSSIAN = Gaussian(noise_multiplier=2.0)
+NOISES = (
+    GAUSSIAN,
+    Laplace(scale=1.0, sensitivity=1.0),
+    DiscreteGaussian(sigma=2.0, sensitivity=2),
+    DiscreteLaplace(scale=1.5, sensitivity=2),
+    DeclaredGDP(mu=0.5),
+    RandomizedResponse(epsilon=1.0),
+)
+DESCRIBED = (
+    Exponential(epsilon=1.0),
+    Staircase(epsilon=1.0),
+    Histogram(sigma=3.0, cells=2),
+    DeclaredDP(epsilon=0.5, delta=1e-4),
+)
 CASES: dict[str, tuple[list[Any], float]] = {
     "gaussian": ([(RandomlyAllocated(base=GAUSSIAN, steps=12), 2)], 1e-3),
     "laplace": ([(RandomlyAllocated(base=Laplace(scale=1.0, sensitivity=1.0), steps=12), 1)], 1e-3),
@@ -59,6 +77,29 @@ CASES: dict[str, tuple[list[Any], float]] = {
             DiscreteLaplace(scale=1.5, sensitivity=2),
         )
     },
+    **{
+        f"fixed-size {base.type}": ([(FixedSizeSampled(base=base, sampling_rate=0.2), 2)], 1e-2)
+        for base in (*NOISES, *DESCRIBED)
+    },
+    **{
+        f"truncated {base.type}": (
+            [(TruncatedPoisson(base=base, sampling_rate=0.2, dataset_size=40, largest_batch=10), 2)],
+            1e-2,
+        )
+        for base in (*NOISES, *DESCRIBED)
+    },
+    "truncated and replaced": (
+        [
+            (
+                TruncatedPoisson(
+                    base=GAUSSIAN, sampling_rate=0.2, dataset_size=40, largest_batch=10, adjacency="replace-one"
+                ),
+                1,
+            )
+        ],
+        1e-2,
+    ),
+    "sampled histogram": ([(PoissonSampled(base=Histogram(sigma=2.0, cells=3), sampling_rate=0.1), 1)], 1e-3),
     "declared": ([(DeclaredZCDP(rho=0.02), 2), (Laplace(scale=4.0, sensitivity=1.0), 2)], 1e-3),
 }
 
@@ -68,7 +109,14 @@ def test_what_is_answered_is_confirmed(name: str) -> None:
     assert checked(result(*CASES[name]), 2.0).verdict == "confirmed"
 
 
-@pytest.mark.parametrize("name", ["gaussian", "laplace", "coins", "all", *(name for name in CASES if "turned" in name)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("gaussian", "laplace", "coins", "all"),
+        *(name for name in CASES if "turned" in name),
+        *(f"fixed-size {base.type}" for base in NOISES),
+    ],
+)
 def test_a_twentieth_less_is_contradicted(name: str) -> None:
     assert checked(result(*CASES[name], factor=0.95), 2.0).verdict == "contradicted"
 
@@ -86,3 +134,34 @@ def test_an_overflow_is_a_binomial_tail() -> None:
         exact = sum(mpmath.binomial(50, k) * rate**k * (1 - rate) ** (50 - k) for k in range(9, 51))
         found = samplers.overflow(50, arb(0.1), 9)
         assert abs(mpmath.mpf(str(found.mid().str(40, radius=False))) - exact) < mpmath.mpf(10) ** -35
+
+
+def test_two_links_are_geometric_noise_moved_by_two() -> None:
+    """Noise of ratio e^-ε on the integers: half-lines attain what ε-DP allows at each of two steps."""
+    ctx.prec = 200
+    with mpmath.workdps(40):
+        ratio = mpmath.exp(-mpmath.mpf(0.75))
+        unit = (1 - ratio) / (1 + ratio)
+        p = {x: unit * ratio ** abs(x) for x in range(-300, 301)}
+        for epsilon in (0.0, 0.3, 0.9, 1.4):
+            exact = sum(max(p[x] - mpmath.exp(epsilon) * p[x + 2], 0) for x in range(-298, 299))
+            found = laws.profile(laws.two_links(arb(0.75)), arb(epsilon))
+            assert abs(mpmath.mpf(str(found.mid().str(40, radius=False))) - exact) < mpmath.mpf(10) ** -35
+
+
+def test_a_histogram_is_the_product_of_its_cells() -> None:
+    """All places of two cells one by one, against the law of their sum."""
+    ctx.prec = 160
+    base = base_of({"type": "histogram", "sigma": 1.5, "cells": 2, "sensitivity": 1})
+    assert base is not None
+    assert base.law is not None
+    with mpmath.workdps(40):
+        weights = {x: mpmath.exp(-(mpmath.mpf(x) ** 2) / 4.5) for x in range(-40, 41)}
+        norm = sum(weights.values())
+        mass = {x: weight / norm for x, weight in weights.items()}
+        inside = range(-39, 40)
+        exact = sum(
+            max(mass[x] * mass[y] - mpmath.exp(0.4) * mass[x + 1] * mass[y + 1], 0) for x in inside for y in inside
+        )
+        found = laws.profile(base.law, arb(0.4))
+        assert abs(mpmath.mpf(str(found.mid().str(40, radius=False))) - exact) < mpmath.mpf(10) ** -30
