@@ -33,7 +33,8 @@ def test_shuffling_never_claims_amplification() -> None:
     by_key = {(row.entry, row.sampling, row.adjacency): row for row in ROWS}
     for (entry, sampling, adjacency), row in by_key.items():
         if sampling == "shuffled":
-            assert row.accountants == by_key[entry, "cyclic", adjacency].accountants
+            fixed = by_key[entry, "cyclic", adjacency].accountants
+            assert row.accountants == tuple(each.replace("exact", "upper") for each in fixed)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.entry.partition(',')[0]}-{row.sampling}-{row.adjacency}")
