@@ -83,7 +83,7 @@ class LazyGroup(TyperGroup):
         if not COMMANDS[name].home:
             settings = {"help_option_names": ["-h", "--help"]}
             return word, LazyGroup(above=name, name=word, no_args_is_help=True, context_settings=settings), rest
-        if name != "train":
+        if name != "train" or not any(each.startswith("--data") for each in rest):  # the built-in data are small
             _take_little()
         from dpcalc.cli.command import command
 
