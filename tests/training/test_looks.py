@@ -53,6 +53,13 @@ def test_watching_costs_what_its_counts_cost(stop_by, cost):
     assert _gdp(watched) ** 2 == pytest.approx(_gdp(FILTERED) ** 2 + cost, rel=1e-9)
 
 
+def test_every_run_of_a_grid_pays_for_its_looks():
+    """μ² of 3 runs under a filter, each with its own looks."""
+    settings = replace(FILTERED, keep_best=4, look_noise=0.02)
+    one, three = (account(replace(_plan(settings), runs=runs)).guarantee.mu for runs in (1, 3))
+    assert three**2 == pytest.approx(3 * one**2, rel=1e-9)
+
+
 def test_above_threshold_costs_two_laplace_comparisons_however_long_it_watches():
     looks = Looks(deviation=100.0, watched=1000, stop_by="above-threshold")
     ((mechanism, count),) = looks.releases()

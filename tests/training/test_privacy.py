@@ -228,3 +228,11 @@ def test_a_clipped_step_with_ten_classes_can_expand():
         derivative = 5 / (length * squared**0.5) * across @ hessian * squared
         largest = max(largest, np.linalg.norm(np.eye(10) - 0.05 * (derivative + 0.002 * np.eye(10)), 2))
     assert largest > 1.01
+
+
+def test_the_last_iterates_of_several_runs_are_composed():
+    """Cyclic batches are μ-GDP each: four runs are 2μ-GDP, whatever the steps of one."""
+    found = [last_iterate_bounds(_plan(replace(BOK, epochs=20), runs=k), classes=10, steps=None) for k in (1, 4)]
+    one, four = ([each.guarantee.mu for each in bounds.guarantees] for bounds in found)
+    assert one
+    assert four == pytest.approx([2 * mu for mu in one], rel=1e-6)
