@@ -7,6 +7,7 @@ import pytest
 
 from dpcalc import conversions
 from dpcalc.errors import InputError
+from dpcalc.training.last_iterate import last_iterate_bounds
 from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account, account_search, calibrated, epsilon_so_far
 from dpcalc.training.settings import Settings
