@@ -25,6 +25,8 @@ from dpcalc.accounting.steering.hints import Hints, make_hints
 from dpcalc.accounting.steering.pilot import Sketch, Way, sketch
 from dpcalc.accounting.steering.spans import paired, spans_for
 from dpcalc.accounting.steering.window import whole_window, window_for
+from dpcalc.accounting.steering.work import power_cost, step_cost
+from dpcalc.effort import spend
 from dpcalc.pairs.base import Pair
 
 Parts = Sequence[tuple[Pair, int]]
@@ -214,8 +216,10 @@ def composed(parts: Parts, drawn: Sketch, hints: Hints, near: tuple[float, float
 def _step(parts: Parts, drawn: Sketch, hints: Hints, group: list[int]) -> Law:
     """Single steps of some pairs on the same grids."""
     spans = paired(spans_for(hints, drawn.losses, drawn.mean_masses(np.array(group))), len(group))
-    if sum(last - first for first, last in spans) > _MANY_POINTS:
+    cells = sum(last - first for first, last in spans)
+    if cells > _MANY_POINTS:
         raise OverflowError("single steps would have too many points")
+    spend(len(group) * step_cost(cells))
     return discretised([parts[k][0] for k in group], hints.step, spans, hints.tilt)
 
 
@@ -226,6 +230,7 @@ def _power(laws: list[tuple[Law, int]], hints: Hints, tolerance: float) -> Law:
 def _powered(laws: list[tuple[Law, int]], window: Window, hints: Hints) -> Law:
     if window.size > _LONGEST:
         raise OverflowError("one window of a transform would have too many points")
+    spend(power_cost(window.size, sum(law.batch for law, _ in laws)))
     return powered(laws, window, worse=hints.worse)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dpcalc.accounting.compose import compose, estimated_epsilon, upper_epsilon
+from dpcalc.effort import WHOLE, within
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.guarantee import Guarantee
 from dpcalc.mechanisms.base import Mechanism
@@ -24,6 +25,8 @@ _JUST_BELOW = 4e-4
 _FLATTEST, _STEEPEST = 0.05, 50.0
 # Every search ends: a bound that is not monotone could lead it round in circles.
 _MOST_ROUNDS = 8
+# Of the work that a call may take, for the search; and what one value may take, the same for all and for the last.
+_SEARCHING, _PER_VALUE = 0.8, WHOLE / 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,18 +61,16 @@ def calibrate(
         raise InputError(f"Expected delta={delta} in (0, 1).")
     search = _Search(build, epsilon, delta, increasing, integer, tolerance)
     safe, greedy = (low, high) if increasing else (high, low)
-    search.expect_solution(safe, greedy)
-    value = search.value(safe, greedy)
-    guarantee = compose(build(value), delta=delta, tolerance=tolerance)
+    with within(_SEARCHING):
+        search.expect_solution(safe, greedy)
+        value = search.value(safe, greedy)
+        beyond = search.beyond(value)
+        too_much = search.upper(beyond)
+    with within(most=_PER_VALUE):
+        guarantee = compose(build(value), delta=delta, tolerance=tolerance)
     if guarantee.epsilon is None or guarantee.epsilon > epsilon:
         raise CertificationError(f"the solution {value:g} could not be certified on checking it again.")
-    beyond = search.beyond(value)
-    return Calibration(
-        value=value,
-        guarantee=guarantee,
-        too_much=beyond,
-        too_much_epsilon=search.upper(beyond),
-    )
+    return Calibration(value=value, guarantee=guarantee, too_much=beyond, too_much_epsilon=too_much)
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ class _Search:
     def upper(self, value: float) -> float:
         """The certified ε at a value."""
         if value not in self._known:
-            self._known[value] = upper_epsilon(self.build(value), self.delta, self.tolerance)
+            with within(most=_PER_VALUE):
+                self._known[value] = upper_epsilon(self.build(value), self.delta, self.tolerance)
         return self._known[value]
 
     def fits(self, value: float) -> bool:

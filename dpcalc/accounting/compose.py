@@ -19,6 +19,7 @@ from dpcalc.accounting.closed_forms import (
 from dpcalc.accounting.guarantees import guarantee_of
 from dpcalc.accounting.question import Answer, Question
 from dpcalc.accounting.renyi import by_rdp
+from dpcalc.effort import ANSWER, within
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.guarantee import Guarantee, common_adjacency
 from dpcalc.mechanisms.base import Mechanism
@@ -93,8 +94,12 @@ def factored(parts: Parts) -> list[tuple[Mechanism, int]]:
 
 
 def answer_of(parts: Parts, question: Question, accountant: Accountant = "auto") -> Answer:
-    """What one accountant says, or the best of all of them, of parts that are grouped already."""
-    parts = factored(parts)
+    """What one accountant says, or the best of all of them, of parts that are grouped already; in bounded time."""
+    with within(ANSWER):
+        return _answered(factored(parts), question, accountant)
+
+
+def _answered(parts: Parts, question: Question, accountant: Accountant) -> Answer:
     if accountant == "gdp":
         return by_gdp(parts, question)
     if accountant == "rdp":

@@ -23,6 +23,8 @@ from dpcalc.accounting.steering.groups import groups_of, spacing_of
 from dpcalc.accounting.steering.hints import SMALL_DELTA, Hints, Spending, make_hints
 from dpcalc.accounting.steering.pilot import Sketch, Way, sketch
 from dpcalc.accounting.steering.spans import spans_for
+from dpcalc.accounting.steering.work import product_cost, step_cost
+from dpcalc.effort import spend
 from dpcalc.pairs.base import Pair
 
 Parts = Sequence[tuple[Pair, int]]
@@ -32,6 +34,7 @@ _MOST_POINTS = 150_000
 _SMALLEST_DELTA = 1e-290
 _FEW_STEPS = 4096  # on a lattice, whose points need not be thinned out
 _LARGEST = 1e4  # the largest ε that is tried
+_COARSER, _ROUGHEST = 30.0, 0.5  # times what is aimed at, where that leads nowhere; and what is worth aiming at
 _TOO_MANY = 600_000  # points of a product: a law that needs them is not worth waiting for
 
 
@@ -99,9 +102,12 @@ class _Search:
             try:
                 law = build(self.parts, self.sketch, hints)
             except OverflowError as failure:
-                if not best.upper < self.question.largest:
+                if best.upper < self.question.largest:
+                    return replace(best, stopped=str(failure))
+                aim *= _COARSER
+                if aim > _ROUGHEST:
                     raise
-                return replace(best, stopped=str(failure))
+                continue
             found, ends = self._read(law)
             before, best = best, best.and_(found)
             gap = best.gap
@@ -188,9 +194,11 @@ def build(parts: Parts, drawn: Sketch, hints: Hints) -> Law:
     law: Law | None = None
     for bit in range(max(count for _, count in batches).bit_length() - 1, -1, -1):
         if law is not None:
+            spend(product_cost(law, law))
             law = spending.trimmed(product(law, law, worse=hints.worse))
         for batch, count in batches:
             if count >> bit & 1:
+                spend(0.0 if law is None else product_cost(law, batch))
                 law = batch if law is None else product(law, batch, worse=hints.worse)
                 if len(batches) > 1:
                     law = spending.trimmed(law)
@@ -208,8 +216,10 @@ def _batches(parts: Parts, drawn: Sketch, hints: Hints) -> list[tuple[Law, int]]
 def _folded(parts: Parts, drawn: Sketch, hints: Hints, group: list[int]) -> Law:
     """The product of the laws of some pairs, two by two."""
     spans = spans_for(hints, drawn.losses, drawn.mean_masses(np.array(group)))
+    spend(len(group) * step_cost(sum(last - first for first, last in spans)))
     law = discretised([parts[k][0] for k in group], hints.step, spans, hints.tilt)
     spending = Spending(hints)
     while law.batch > 1:
+        spend(product_cost(law, law) / 2)
         law = spending.trimmed(halved(law, worse=hints.worse))
     return single(law) if len(group) > 1 else law

@@ -22,6 +22,7 @@ from dpcalc.accounting.interval import Interval
 from dpcalc.accounting.question import Answer, Question
 from dpcalc.accounting.steering.needs import Runs, need_of, only_bounded, order_of, sharpened
 from dpcalc.accounting.steering.pilot import sketch
+from dpcalc.effort import within
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.pairs.base import Pair
 from dpcalc.rounding import accumulated
@@ -30,9 +31,12 @@ Parts = Sequence[tuple[Mechanism, int]]
 Composition = tuple[tuple[tuple[Pair, int], ...], tuple[Direction, ...]]
 Engine = Callable[[Sequence[tuple[Pair, int]], Question, Sequence[Direction]], Interval]
 
-_ROUNDS = 4  # of sharper and sharper bounds of pairs that can only be bounded
+_ROUNDS = 4  # at most, of sharper and sharper bounds of pairs that can only be bounded
 _STUCK, _WIDE = 0.9, 0.05  # of the width before, and of the bound: what is left is no matter of accuracy
 _BOUNDS, _FINER, _COMPOSING = 0.7, 0.3, 0.45  # of the tolerance: for such bounds (less in every round), and composing
+
+_COARSER, _ROUGHEST = 20.0, 0.5  # times such a share, where it leads nowhere; and what is worth trying, as a gap
+_FIRST, _PER_ROUND, _PER_ENGINE = 0.4, 0.6, 0.6  # of the work that is left: as long as nothing is known, and later
 
 ENGINES: Mapping[str, Engine] = {"transform": by_transform.interval, "convex-order": convex_order.interval}
 
@@ -48,11 +52,22 @@ def by_laws(parts: Parts, question: Question, direction: Direction | None = None
     if not only_bounded([*above, *below]):
         return _answer(above, below, question, question, direction)
     best: Answer | None = None
-    for tried in range(_ROUNDS):
+    share, rounds = _BOUNDS, 0
+    while rounds < _ROUNDS:
         epsilon = question.epsilon if best is None or question.delta is None else best.upper
-        need = need_of(above, question, _BOUNDS * _FINER**tried, near=epsilon)
-        halves = replace(question, tolerance=_COMPOSING * question.tolerance)
-        found = _answer(sharpened(above, need), sharpened(below, need), question, halves, direction)
+        need = need_of(above, question, share, near=epsilon)
+        halves = replace(question, tolerance=min(_COMPOSING * question.tolerance * max(share, 1.0), 0.5))
+        try:
+            with within(_FIRST if best is None else _PER_ROUND):
+                found = _answer(sharpened(above, need), sharpened(below, need), question, halves, direction)
+        except OverflowError as failure:
+            if best is not None:
+                return replace(best, stopped=str(failure))
+            share *= _COARSER
+            if share * question.tolerance > _ROUGHEST:
+                raise
+            continue
+        share, rounds = share * _FINER, rounds + 1
         before, best = best, found if best is None or found.upper < best.upper else best
         if found.lower is not None:
             best = replace(best, lower=max(best.lower or 0.0, found.lower))
@@ -69,7 +84,7 @@ def _attained(parts: Parts, order: Callable[[], float]) -> Runs:
 
     So of those whose data may be chosen by what was released before, one comes last: that which loses most.
     """
-    last = {k: found for k, (mechanism, count) in enumerate(parts) if (found := mechanism.attained_last(count))}
+    last = {k: found for k, (mechanism, count) in enumerate(parts) if (found := mechanism.attained_last(count, order))}
     chosen = max(last, key=lambda k: parts[k][1] * (parts[k][0].zcdp() or 0.0), default=-1)
     return [
         run
@@ -108,7 +123,10 @@ def _answer(
     """What the engines say, asked so tightly, of pairs from above and from below."""
     over, under = (_only(_compositions(runs), direction) for runs in (above, below))
     composed = [*over, *(composition for composition in under if composition not in over)]
-    found = [_interval(composition, asked) for composition in composed]
+    found = []
+    for place, composition in enumerate(composed):
+        with within(1 / (len(composed) - place)):
+            found.append(_interval(composition, asked))
     upper = worst([interval.upper for interval in found[: len(over)]])
     lower = worst([found[composed.index(composition)].lower for composition in under]) if under else None
     decisive = max(range(len(over)), key=lambda k: found[k].upper)
@@ -142,7 +160,7 @@ def _interval(composition: Composition, question: Question) -> Interval:
     failure: ArithmeticError | None = None
     for engine in ENGINES.values():
         try:  # what overflows is no answer: the next is asked
-            with np.errstate(over="raise", divide="raise", invalid="raise"):
+            with within(_PER_ENGINE), np.errstate(over="raise", divide="raise", invalid="raise"):
                 found = engine(composition[0], question, composition[1])
         except ArithmeticError as error:
             failure = error

@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 from dpcalc.asked import Asked, Field, option
 from dpcalc.cli.naming import by_option
 from dpcalc.cli.reading import read_by
+from dpcalc.effort import within
 from dpcalc.errors import DpcalcError, InputError
 from dpcalc.files import STANDARD_STREAM, check_paths, not_reading
 from dpcalc.guarantee import Result
@@ -146,9 +147,10 @@ def _answered(question: Asked, given: Mapping[str, Any]) -> Result:
     named = _named(_stated(given, type(question)))
     _check_output(output, named)
     _check_picture(picture, output, named)
-    with not_reading([output, picture]):
-        result = question.result()
-    result = _with_risk(result, given, told=picture is not None or _tells_risk(type(question), given))
+    with within():
+        with not_reading([output, picture]):
+            result = question.result()
+        result = _with_risk(result, given, told=picture is not None or _tells_risk(type(question), given))
     if picture is not None:
         from dpcalc.render.plot import plot
 

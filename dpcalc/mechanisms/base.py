@@ -108,7 +108,7 @@ class Mechanism(ABC):
         attained = self.attained_pairs()
         return attained and ((attained, count),)
 
-    def attained_last(self, count: int) -> Runs | None:  # noqa: ARG002
+    def attained_last(self, count: int, order: Callable[[], float]) -> Runs | None:  # noqa: ARG002
         """Pairs that `count` runs attain after all others, the data being chosen by what was released before them.
 
         None where such choices gain nothing, or are not worked out.

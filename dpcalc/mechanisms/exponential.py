@@ -64,12 +64,14 @@ class Exponential(Mechanism):
         pair = two_point_pair(self.epsilon, worst_t(self.epsilon, order()))
         return (((pair, pair), count),)
 
-    def attained_last(self, count: int) -> Runs | None:
-        """Two candidates with t by what came before: one run is then all that the envelope says."""
-        if count > MOST_STEERED or self.epsilon * count > LARGEST_LOSS:
+    def attained_last(self, count: int, order: Callable[[], float]) -> Runs | None:
+        """Two candidates with t by what came before, of many runs for the last ones; of one run all of the envelope."""
+        steered = int(min(count, MOST_STEERED, LARGEST_LOSS / self.epsilon))
+        if not steered:
             return None
-        last = self._pair if count == 1 else steered_pair(self.epsilon, count)
-        return (((last, last), 1),)
+        last = self._pair if steered == 1 else steered_pair(self.epsilon, steered)
+        first = self.attained_runs(count - steered, order) if count > steered else ()
+        return (*(first or ()), ((last, last), 1))
 
     def runs(self, count: int) -> Runs:
         """All together as bad as the best adversary makes them who may choose t anew before every run.

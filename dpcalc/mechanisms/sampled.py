@@ -249,8 +249,8 @@ class OncePerEpoch(Mechanism):
     def attained_runs(self, count: int, order: Callable[[], float]) -> Runs | None:
         return None if self.shuffled else self.base.attained_runs(count, order)
 
-    def attained_last(self, count: int) -> Runs | None:
-        return None if self.shuffled else self.base.attained_last(count)
+    def attained_last(self, count: int, order: Callable[[], float]) -> Runs | None:
+        return None if self.shuffled else self.base.attained_last(count, order)
 
     def as_replace_one(self) -> Mechanism:
         return OncePerEpoch(base=self.base.as_replace_one(), shuffled=self.shuffled)

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpcalc.arrays import Floats, Indices
+from dpcalc.effort import note
 from dpcalc.pairs.points import BoundPair, PointPair
 from dpcalc.rounding import FAINT, UNIT, accumulated
 
@@ -16,6 +17,7 @@ MOST_STEERED = 400
 
 _STEPS, _MOST_STEPS, _POINTS = 24, 1200, 2400  # from 0 to ε: at least and at most, and of all runs together
 _REACH = 14.0  # standard deviations of the loss that choices are worked out for
+_PER_CHOICE = 8.0  # units of effort
 _NEAR = 2.0**-9  # of their masses: tests that are nearer to each other count as one
 _ROUNDED = 2.0**-40  # more than the rounding of a side's masses then, and of its slope
 
@@ -75,6 +77,7 @@ def _tests(epsilon: float, count: int) -> tuple[Floats, Floats]:
     value = np.maximum(-np.expm1(epsilon / steps * np.minimum(left, 0)), 0.0)  # δ of no run
     p = q = np.where(left < 0, 1.0, 0.0)
     (hit, miss), chances_q = _chances(epsilon, steps)
+    note(_PER_CHOICE * count * steps * left.size)
     for _ in range(count):
         padded = np.concatenate((np.full(steps, value[0]), value, np.full(steps, value[-1])))
         means = [

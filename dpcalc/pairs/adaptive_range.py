@@ -21,6 +21,7 @@ import numpy as np
 
 from dpcalc.arrays import Floats, Indices
 from dpcalc.conversions import gdp_delta
+from dpcalc.effort import note
 from dpcalc.elementary import ndtr, ndtri
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.profile import pair_of_profiles
@@ -34,6 +35,7 @@ _POINTS = 1500  # of a few runs
 _REACH = 18.0  # standard deviations of the loss: e^{-18²/2} is 1e-70
 _UP = 1 + 2**10 * UNIT  # more than the rounding of a step
 _ROUNDING = 2**13 * UNIT  # of differences of values, relative to these
+_PER_CHOICE = 15.0  # units of effort
 _AT_ONCE = 128  # runs that are worked out before a Gaussian takes over
 _NOTICED = 2.0**-30  # of itself: by how much a Gaussian's δ has to be larger
 
@@ -103,7 +105,9 @@ def _profile(epsilon: float, count: int, *, whole: bool = False) -> tuple[Floats
     for k in range(1, count + 1):
         spread = _REACH * math.sqrt(k) / 2 + k * math.tanh(epsilon / 4) / 2
         last = k * steps if whole else min(k, math.ceil(spread)) * steps
-        profile = _step(profile, last, steps, width, _shifts(steps, k))
+        shifts = _shifts(steps, k)
+        note(_PER_CHOICE * last * shifts.size)
+        profile = _step(profile, last, steps, width, shifts)
     return width * np.arange(profile.size, dtype=np.float64), profile
 
 

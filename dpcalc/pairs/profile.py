@@ -9,11 +9,13 @@ import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.convex import convex_minorant
+from dpcalc.effort import note
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.points import LARGEST_LOSS, PointPair
 from dpcalc.rounding import UNIT, accumulated
 
 _PLACES = 2**10 * UNIT  # of the mass beyond, for losses that are differences of others and are rounded (`_chain`)
+_PER_SPLIT = 60.0  # units of effort
 _UP = 1 + 2.0**-48  # more than the rounding of a slope, a chord and a sum of slopes
 
 
@@ -79,6 +81,7 @@ def group_of_two(first: Pair, second: Pair) -> PointPair:
     exchanged. `first` is a removal and `second` an addition, or the reverse: seen from the other end it is the same.
     """
     losses = _profile_grid((first, second))
+    note(_PER_SPLIT * losses.size**2)
     best = np.minimum(_chain(first, second, losses), _chain(second, first, losses))
     above = losses >= 0
     return pair_of_profiles(losses[above], best[above], best[above])

@@ -30,10 +30,16 @@ def convolved(
     `steepness` is how fast, from point to point, weights may turn into mass: the step times the tilt, or more.
     """
     block = _block(max(a.size, b.size), steepness)
-    if min(a.size, b.size) <= max(short, block // 4) or block < _SMALLEST_BLOCK:
+    if takes_sums(a.size, b.size, steepness, short=short):
         return Component(a.start + b.start, _by_sums(a.rows, b.rows)), True
     below = P_LOWER if worse == "remove" else Q_LOWER
     return Component(a.start + b.start, by_transform(a.rows, b.rows, block, below)), False
+
+
+def takes_sums(first: int, second: int, steepness: float, *, short: int = SHORT) -> bool:
+    """Whether rows of these sizes are convolved by sums: the shorter ones are short, or blocks would be too steep."""
+    block = _block(max(first, second), steepness)
+    return min(first, second) <= max(short, block // 4) or block < _SMALLEST_BLOCK
 
 
 def _block(size: int, steepness: float) -> int:

@@ -10,12 +10,13 @@ from typing import Literal
 import numpy as np
 
 from dpcalc.arrays import Floats
+from dpcalc.effort import note, spend
 from dpcalc.pairs.base import Need, Pair
 from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.points import BoundPair, PointPair
 from dpcalc.pairs.profile import group_of_two
 from dpcalc.pairs.sums.hints import make_hints
-from dpcalc.pairs.sums.law import P_LOWER, Q_LOWER, UPPER, SumLaw
+from dpcalc.pairs.sums.law import P_LOWER, Q_LOWER, RATIO, UPPER, SumLaw
 from dpcalc.pairs.sums.pilot import of_mean, one_term
 from dpcalc.pairs.sums.terms import terms
 from dpcalc.rounding import FAINT, SMALLEST_NORMAL, UNIT, accumulated
@@ -26,6 +27,7 @@ _FAINT = FAINT * 2.0**53  # weights below count as infinite above, and as nothin
 _ADDED = 2.0**-30  # more than what the rounding of sums of some thousand masses can be
 _GENERIC = 0.02  # of the standard deviation, squared: the variance of what is asked without a question
 _MOST_POINTS = 60_000
+_PER_TERM, _PER_POINT, _PER_CALL = 1.8, 500.0, 1.5e5  # units of effort: of all rows of a sum of products, and so on
 
 
 def upper_pair(law: SumLaw) -> BoundPair:
@@ -66,15 +68,29 @@ def mean_law(pair: Pair, steps: int, need: Need) -> SumLaw:
     """The certified law of the mean of so many copies, on grids that should serve a need."""
     drawn = one_term(pair)
     hints = make_hints(need, of_mean(pair, steps), drawn, steps)
-    term = terms(pair, hints.step, hints.spans(drawn), need.rare, steps)
+    spans = hints.spans(drawn)
+    note(2 * _PER_POINT * sum(last - first for first, last in spans))
+    term = terms(pair, hints.step, spans, need.rare, steps)
     law = term
     for bit in bin(steps)[3:]:
+        spend(_cost(law, law))
         law = hints.trimmed(law.plus(law))
         if bit == "1":
+            spend(_cost(law, term))
             law = hints.trimmed(law.plus(term))
         if law.points > _MOST_POINTS:
             raise OverflowError("the law of so few steps already has too many points")
     return law
+
+
+def _cost(x: SumLaw, y: SumLaw) -> float:
+    """About what a sum costs, each pair of whose grids meets on the coarser one, and thinning it out."""
+    cost, fine = _PER_CALL, 0.0
+    for k in range(min((*x.parts, *y.parts)), max((*x.parts, *y.parts)) + 1):
+        here_x, here_y = (law.parts[k].size if k in law.parts else 0 for law in (x, y))
+        cost += _PER_CALL + _PER_POINT * (here_x + here_y + fine) + _PER_TERM * (here_x + fine) * (here_y + fine)
+        fine = (max(here_x, here_y) + fine) / RATIO
+    return cost
 
 
 @lru_cache(maxsize=32)

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.pairs.base import Need
-from dpcalc.pairs.sums.law import RATIO, UPPER, Spans, SumLaw
+from dpcalc.pairs.sums.law import Q_LOWER, RATIO, UPPER, Spans, SumLaw
 from dpcalc.pairs.sums.pilot import Pilot
 
 _BASE, _MOVES = 0.1, 0.5  # shares of the variance: for single terms, and for moves
@@ -114,13 +114,13 @@ class Hints:
         """Rare tails taken off, and the outer parts of each grid moved to the next coarser one where that is cheap."""
         rare = self.need.rare / max(len(law.parts), 1)
         for k in list(law.parts):
-            values, upper = law.values(k), law.parts[k].rows[UPPER]
-            weights = np.cumsum(upper * np.maximum(values / law.count, 1.0))
-            left = int(np.searchsorted(weights, rare * law.count / self.steps))
+            values, weights = law.values(k), law.parts[k].rows[UPPER] + law.parts[k].rows[Q_LOWER]
+            below = np.cumsum(weights * np.maximum(values / law.count, 1.0))
+            left = int(np.searchsorted(below, rare * law.count / self.steps))
             if left < len(values):
                 law = law.without_left(k, left)
-            values, upper = law.values(k), law.parts[k].rows[UPPER]
-            right = int(np.searchsorted(np.cumsum((upper * values)[::-1]), rare * law.count))
+            values, (upper, p, _) = law.values(k), law.parts[k].rows
+            right = int(np.searchsorted(np.cumsum((upper * values + p * law.count)[::-1]), rare * law.count))
             law = law.without_right(k, right)
         top = max(float(law.values(k)[-1]) for k in law.parts)
         k = min(law.parts)

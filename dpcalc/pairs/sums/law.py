@@ -24,7 +24,7 @@ UPPER, P_LOWER, Q_LOWER = 0, 1, 2
 Spans = tuple[tuple[int, int], ...]
 """Index ranges on the grids 0, 1, …: each inside the next; grid k is used outside the range of grid k - 1."""
 
-_BLOCK = 16  # terms of an inner product that are added in a row
+_BLOCK = 64  # terms of an inner product that are added in a row
 _COARSENING = 8  # roundings of a weight that is split or gathered: products, three sums, and two with others
 PER_SUM = 8
 """Roundings of a weight of a sum, besides those of its terms."""
@@ -67,6 +67,11 @@ class Part:
             rows[row, :-1] = fours[row] @ (1 - part)
             rows[row, 1:] += fours[row] @ part
         return Part(self.start // RATIO, rows)
+
+    def without_nothing(self) -> Part:
+        """The same from the first point with some weight to the last."""
+        there = np.flatnonzero(self.rows.any(axis=0))
+        return Part(self.start + int(there[0]), self.rows[:, there[0] : there[-1] + 1])
 
     def convolved(self, other: Part, mine: int, theirs: int) -> Part:
         """Sums of independent blocks of so many terms. One term of either runs under P: a = (m·a∗b + n·b∗a)/(m + n)."""

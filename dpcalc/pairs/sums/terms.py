@@ -59,7 +59,7 @@ def terms(pair: Pair, step: float, spans: Spans, ignored: float = 0.0, copies: i
     parts[last].rows[:, -1] += [at_last, low_p[-1], low_q[-1]]
     return SumLaw(
         step,
-        parts,
+        {k: part.without_nothing() for k, part in parts.items() if part.rows.any()},
         1,
         infinite * (1 + 8 * UNIT),
         gone[0] * (1 + 8 * UNIT),
@@ -150,7 +150,7 @@ def _slack(p: Floats, q: Floats, errors: Floats, copies: int) -> float:
     best = largest
     for tilt in np.geomspace(0.1, 500.0, 50) / largest if largest and copies > 1 else ():
         grown = np.exp(tilt * errors)
-        logs = [math.log(float(masses @ grown) * (1 + accumulated(len(p) + 16)) + FAINT) for masses in (q, p)]
+        logs = [math.log(float((masses * grown).sum()) * (1 + accumulated(len(p) + 16)) + FAINT) for masses in (q, p)]
         needed = (_WANTED + (copies - 1) * max(logs[0], 0.0) + max(*logs, 0.0)) / copies
         best = min(best, needed / float(tilt) * (1 + 2.0**-40))
     return best
