@@ -4,7 +4,7 @@
 
 *discrete*: lists of randomised responses, declared (ε,δ), discrete Laplace noise, Poisson-sampled or not, enumerated in
 40 digits. *gaussian*: Poisson-sampled Gaussians (one kind or several), by a contour integral of their own, accurate to
-1e-8. *fixed*: one step of sampling without replacement, by its closed form. *replaced*: one Poisson step under
+1e-7. *fixed*: one step of sampling without replacement, by its closed form. *replaced*: one Poisson step under
 replace-one, against a record that turns into its opposite. *laplace*: one sampled Laplace step. *declared*: RDP at some
 orders, against Bernoulli pairs that keep to it, with the risk. *schedule*: wide noise and rate schedules, by a convex
 minorant in rationals. Logs (hunt_logs.py): *filter*, *columns*, *sampled*. Other commands (hunt_answers.py): *turned*,
@@ -208,12 +208,17 @@ def gaussian_delta(parts: list[tuple[float, float, int]], epsilon: float, remove
     c = float(grid[int(np.argmin(height))])
     around = exponent(np.array([0.99, 1.0, 1.01]) * c + 0j).real
     curvature = max((around[0] - 2 * around[1] + around[2]) / (0.01 * c) ** 2, 1e-6)
-    width = 9 / math.sqrt(curvature)
-    y = np.linspace(0, width, 300)
-    values = np.exp(exponent(c + 1j * y) - (c + 1j * y) * epsilon) / ((c + 1j * y) * (c + 1 + 1j * y))
-    if abs(values[-1]) > 1e-11 * abs(values[0]):
-        return math.nan
-    return float((values.real.sum() - values[0].real / 2) * (y[1] - y[0]) / math.pi)
+    width, before = 9 / math.sqrt(curvature), math.nan
+    for nodes in (301, 601, 1201, 2401):  # rare large losses need a fine step: halved until nothing changes
+        y = np.linspace(0, width, nodes)
+        values = np.exp(exponent(c + 1j * y) - (c + 1j * y) * epsilon) / ((c + 1j * y) * (c + 1 + 1j * y))
+        if abs(values[-1]) > 1e-11 * abs(values[0]):
+            return math.nan
+        found = float((values.real.sum() - values[0].real / 2) * (y[1] - y[0]) / math.pi)
+        if abs(found - before) <= 1e-7 * abs(found):
+            return found
+        before = found
+    return math.nan
 
 
 def gaussian_question(draw: random.Random) -> Check | None:

@@ -29,15 +29,18 @@ def filter_question(draw: random.Random, folder: Path) -> Check | None:
     path = folder / "log.csv"
     lines = [f"{t},p{i},{float(norm)!r}" for t, row in enumerate(norms) for i, norm in enumerate(row)]
     path.write_text("\n".join(["step,id,norm", *lines]) + "\n")
-    spent, active = [Fraction(0)] * people, []
-    for row in norms:
-        fits = [spent[i] + (norm / sigma) ** 2 <= budget**2 for i, norm in enumerate(row)]
-        spent = [total + (norm / sigma) ** 2 * fit for total, norm, fit in zip(spent, row, fits, strict=True)]
-        active.append(sum(fits))
     arguments = ["filter", str(path), "--filter", "gdp", "--sigma", str(sigma), "--mu", str(float(budget))]
     arguments += ["--delta", "1e-5"]
 
     def check(result: dict[str, Any]) -> str | None:
+        limit = Fraction(number(result["mu"])) ** 2  # equality counts up to rounding, which the μ that is told covers
+        if limit > budget**2 * (1 + Fraction(1, 10**9)):
+            return f"μ = {result['mu']!r} is beyond the budget {float(budget)}"
+        spent, active = [Fraction(0)] * people, []
+        for row in norms:
+            fits = [spent[i] + (norm / sigma) ** 2 <= limit for i, norm in enumerate(row)]
+            spent = [total + (norm / sigma) ** 2 * fit for total, norm, fit in zip(spent, row, fits, strict=True)]
+            active.append(sum(fits))
         if result["details"]["active_per_step"] != active:
             return f"active {result['details']['active_per_step']}, not {active}"
         most, told = math.sqrt(max(spent)), result["details"]["spent"][-1]

@@ -145,6 +145,11 @@ class Guarantee:
         new = (message for message in messages if message not in self.remarks)
         return replace(self, warnings=tuple(dict.fromkeys((*self.warnings, *new))))
 
+    def unattained(self) -> Guarantee:
+        """The same upper bounds where nobody is known to attain what they are of: no lower one, and no exact μ."""
+        kind: MuKind | None = "upper" if self.mu_kind == "exact" else self.mu_kind
+        return replace(self, epsilon_lower=None, delta_lower=None, mu_kind=kind)
+
     def as_weak_as(self, *statuses: Status) -> Guarantee:
         """The same numbers, trusted no more than the least of these: nothing about them is certified then."""
         status = weakest_status([self.status, *statuses])

@@ -244,23 +244,23 @@ class NormCounts:
             wide = narrow.astype(_WIDE[0])
             self._packed = (wide >> _NARROW[1] << _WIDE[1]) + (wide & 2 ** _NARROW[1] - 1)
 
-    def on_edges(self, records: Indices | slice, *, rounded: bool = False) -> tuple[Floats, Floats]:
-        """Numbers of steps on each edge but 0 (fractional), and for each bucket at least Σw(1−w) over its steps.
-
-        With norms `rounded` up to the edge above there are no coins.
-        """
+    def in_buckets(self, records: Indices | slice) -> tuple[Floats, Floats]:
+        """The number of steps and Σw of each bucket."""
         packed = self.packed[records]
         steps = (packed >> self._shift).astype(np.float64)
+        return steps, (packed & (1 << self._shift) - 1).astype(np.float64) / UNIT
+
+    def on_edges(self, records: Indices | slice, *, rounded: bool = False) -> tuple[Floats, Floats]:
+        """Numbers of steps on each edge but 0 (fractional), at least Σw(1−w) of each bucket; no coins if `rounded`."""
+        steps, upper = self.in_buckets(records)
         if rounded:
             return steps, np.zeros_like(steps)
-        upper = (packed & (1 << self._shift) - 1).astype(np.float64) / UNIT
         lower = steps - upper
         whole = upper.copy()
         whole[:, :-1] += lower[:, 1:]
         # Σw(1−w) ≤ Σw·Σ(1−w)/n, since Σw² ≥ (Σw)²/n.
-        lower *= upper
+        lower *= upper * _ABOVE
         lower /= np.maximum(steps, 1.0, out=steps)
-        lower *= _ABOVE
         return whole, lower
 
     def taken(self) -> Indices:

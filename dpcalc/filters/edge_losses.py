@@ -18,8 +18,7 @@ from numpy.polynomial.legendre import leggauss
 from dpcalc.arrays import Floats, Indices
 from dpcalc.rounding import NORMAL_TAIL
 
-# Cells are 3 % of the loss wide, and never wider than this: the variance they add is at most η²/6 of the second moment.
-_RELATIVE, _CAP = 0.03, 0.05
+_CAP = 0.05  # of cells
 _FURTHEST = 25.0  # standard deviations; keeps every mass well above the smallest double
 _UNIT = 2.0**-52
 _NDTR = (NORMAL_TAIL[0] + NORMAL_TAIL[1] * 38**2) * _UNIT  # of the normal distribution function; at -38.5 doubles end
@@ -42,17 +41,19 @@ class EdgeLosses:
     slips: Floats
 
 
-def edge_losses(edges: Floats, rate: float, lost: float, finest: float = 0.05) -> EdgeLosses:
+def edge_losses(edges: Floats, rate: float, lost: float, finest: float = 0.05, relative: float = 0.03) -> EdgeLosses:
     """The dominating pair of a step at each edge, with about `lost` of P at a loss of ∞.
 
-    The cells next to 0 are `finest` standard deviations of the smallest edge's loss wide.
+    Cells are `relative` to the loss, those next to 0 `finest` standard deviations of the smallest edge's loss wide. The
+    variance they add is at most a sixth of the square of that share of the second moment.
     """
     finite = edges[np.isfinite(edges)]
     high = np.minimum(_upper_quantile(min(lost / rate, 0.4)), _FURTHEST) + finite
     low = -min(_upper_quantile(min(lost, 0.4)), _FURTHEST)
     widest = float(finite.max())
     largest = float(_loss(finite * (high - finite / 2), rate).max())
-    losses = _grid(finest * rate * float(finite.min()), rate, largest, widest * (low - widest / 2))
+    reach = largest, widest * (low - widest / 2)
+    losses = _grid(finest * rate * float(finite.min()), relative, rate, reach)
     log_ratio = _log_ratio(losses, rate)
     log_ratio[0] = -math.inf
     masses = np.zeros((edges.size, losses.size))
@@ -121,15 +122,16 @@ def _log_ratio(losses: Floats, rate: float) -> Floats:
     return np.where(losses < -0.5, far, near)
 
 
-def _grid(finest: float, rate: float, largest: float, lowest: float) -> Floats:
+def _grid(finest: float, relative: float, rate: float, reach: tuple[float, float]) -> Floats:
     """Losses on both sides of 0, their distance proportional to themselves; the first is the lowest loss there is."""
+    largest, lowest = reach
     points = [max(finest, 1e-14 * largest)]
     end = max(largest, -float(_loss(np.array(lowest), rate)))
     while points[-1] < end:
-        points.append(points[-1] + min(_RELATIVE * points[-1], _CAP))
+        points.append(points[-1] + min(relative * points[-1], _CAP))
     positive = np.array(points)
     bottom = math.log1p(-rate) if rate < 1 else lowest
-    negative = positive[positive < -bottom * (1 - _RELATIVE / 2)]
+    negative = positive[positive < -bottom * (1 - relative / 2)]
     if rate == 1:
         negative = np.append(negative, -bottom)
         bottom = 2 * bottom

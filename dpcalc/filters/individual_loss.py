@@ -26,16 +26,15 @@ import numpy as np
 from dpcalc.arrays import Floats, Indices
 from dpcalc.errors import InputError
 from dpcalc.filters.buckets import NormCounts, distance
+from dpcalc.filters.chosen import Chosen, edges_of, parts_of
 from dpcalc.filters.contour import Kernel
 from dpcalc.filters.edge_losses import edge_losses
-from dpcalc.filters.transforms import ROUND, Transforms
+from dpcalc.filters.transforms import Transforms
 
 _ABSCISSAS = np.geomspace(1e-3, 1e8, 82)
-_NOISE = 5e-3  # share of ε for the drop of noise
 _COARSE = 0.01  # of ε that errors may cost
 _LARGEST_NODES, _LARGEST_WORK = 32_768, 200_000_000
 _ENTRIES = 300_000
-_PEOPLE = 1024
 _ATTEMPTS = 8
 _SMALLEST_DELTA = 1e-140
 
@@ -49,7 +48,7 @@ def individual_epsilons(counts: NormCounts, delta: float) -> Floats:
         alike = np.minimum(-np.log1p(-counts.sampling_rate * distance(counts.buckets.edges)), 1e300)
     # δ(0) is at most the probability that a coupling of both runs, step by step, ever parts.
     apart = np.empty(counts.individuals)
-    for some in _parts(np.arange(counts.individuals)):
+    for some in parts_of(np.arange(counts.individuals)):
         apart[some] = -np.expm1(-(counts.on_edges(some)[0] @ alike))
     todo = np.flatnonzero(~(apart * (1 + 1e-12) <= delta))
     if not todo.size:
@@ -62,80 +61,55 @@ def individual_epsilons(counts: NormCounts, delta: float) -> Floats:
     near = todo[(epsilons[todo] > 0) & (steep[todo] * epsilons[todo] < 1)]
     if near.size:
         steep[near], share[near] = (each[near] for each in _lower(epsilons, counts, near, delta, _FINE))
-    coarse = todo[share[todo] > _COARSE * steep[todo] * epsilons[todo]]
-    if coarse.size:
-        _lower(epsilons, counts, coarse, delta, _ROUNDED)
+    for care in _FEW:
+        coarse = todo[share[todo] > _COARSE * steep[todo] * epsilons[todo]]
+        if coarse.size:
+            steep[coarse], share[coarse] = (each[coarse] for each in _lower(epsilons, counts, coarse, delta, care))
     return epsilons
 
 
 @dataclass(frozen=True)
 class _Care:
-    """Shares of δ: at a loss of ∞, for aliases, for other errors before a contour counts as poor; cells next to 0.
+    """Shares of δ: at a loss of ∞, for aliases, for other errors before a contour counts as poor.
 
-    `rounded` if norms are rounded up to edges: for a few steps that may cost less than the remainders of coins.
+    Cells next to 0 are `finest`, the others `relative` to their loss; `noise` is the share of ε for the drop of noise.
+    Norms are `rounded` up to edges, or coins that are alone in their bucket are `known`: the remainders of coins may
+    cost more after a few steps.
     """
 
     lost: float
     alias: float
     errors: float
     finest: float
+    relative: float = 0.03
+    noise: float = 5e-3
     rounded: bool = False
+    known: bool = False
 
 
-_USUAL, _FINE, _ROUNDED = (
-    _Care(2e-3, 2e-3, 2e-2, 0.05),
-    _Care(1e-5, 1e-5, 2e-5, 0.01),
-    _Care(1e-4, 1e-4, 1e-3, 0.02, True),
-)
+_USUAL = _Care(2e-3, 2e-3, 2e-2, 0.05)
+_FINE = _Care(2e-6, 2e-6, 4e-6, 0.01, relative=0.012, noise=1e-3, known=True)
+_FEW = (_Care(1e-4, 1e-4, 1e-3, 0.02, known=True), _Care(1e-4, 1e-4, 1e-3, 0.02, rounded=True))
 
 
 def _lower(epsilons: Floats, counts: NormCounts, todo: Indices, delta: float, care: _Care) -> tuple[Floats, Floats]:
     """Lower what is known to what is found with this care; −d log δ/dε there, and the share of errors in δ."""
-    places = _edges_of(counts, todo)
+    places = edges_of(counts, todo)
     lost = care.lost * delta / max(1, counts.steps)
-    pairs = edge_losses(counts.buckets.edges[places], counts.sampling_rate, lost, care.finest)
+    pairs = edge_losses(counts.buckets.edges[places], counts.sampling_rate, lost, care.finest, care.relative)
     found, steep, share = (
         np.zeros(counts.individuals),
         np.full(counts.individuals, np.inf),
         np.zeros(counts.individuals),
     )
     for remove in (True, False):
-        chosen = _Chosen(counts, places, rounded=care.rounded)
+        chosen = Chosen(counts, places, rounded=care.rounded, known=care.known)
         search = _Direction(Transforms(pairs, places, remove=remove), chosen, delta, care).search(found, todo, epsilons)
         np.maximum(found, search.best, out=found)
         np.minimum(steep, search.steep, out=steep)
         np.maximum(share, search.share, out=share)
     epsilons[todo] = np.minimum(epsilons[todo], found[todo])
     return steep, share
-
-
-def _edges_of(counts: NormCounts, records: Indices) -> Indices:
-    """The edges that any of these records is on: both of each bucket that holds a step."""
-    buckets = np.flatnonzero(np.any([counts.packed[some].any(axis=0) for some in _parts(records)], axis=0))
-    return np.union1d(buckets, buckets[buckets > 0] - 1)
-
-
-@dataclass(frozen=True)
-class _Chosen:
-    """Counts on some of the edges."""
-
-    counts: NormCounts
-    places: Indices
-    rounded: bool
-
-    def on_edges(self, records: Indices) -> tuple[Floats, Floats]:
-        whole, coins = self.counts.on_edges(records, rounded=self.rounded)
-        if self.places.size == self.counts.buckets.width:
-            return whole, coins
-        return whole[:, self.places], coins[:, self.places]
-
-    def used_by(self, records: Indices) -> Indices:
-        """Which of the chosen edges these records are on."""
-        return np.searchsorted(self.places, _edges_of(self.counts, records))
-
-
-def _parts(records: Indices, size: int = _PEOPLE) -> Iterator[Indices]:
-    return (records[first : first + size] for first in range(0, records.size, size))
 
 
 @dataclass
@@ -152,7 +126,7 @@ class _Search:
 class _Direction:
     """One direction of the pair: solves δ(ε) = δ for groups of records that share a contour."""
 
-    def __init__(self, transforms: Transforms, counts: _Chosen, delta: float, care: _Care) -> None:
+    def __init__(self, transforms: Transforms, counts: Chosen, delta: float, care: _Care) -> None:
         self._transforms, self._counts, self._delta, self._care = transforms, counts, delta, care
         self._real = transforms.real(_ABSCISSAS)
         self._left = np.zeros(counts.counts.individuals)
@@ -181,7 +155,7 @@ class _Direction:
         size, c = self._left.size, _ABSCISSAS
         search = _Search(np.zeros(size), np.zeros(size), np.zeros(size), np.full(size, np.inf), np.zeros(size))
         logs, remainders = (np.where(np.isinf(a), 1e200, a) for a in (self._real.logs, self._real.remainders))
-        for some in _parts(todo):
+        for some in parts_of(todo):
             whole, coins = self._counts.on_edges(some)
             left = self._delta - (whole @ self._transforms.infinite) * (1 + 1e-12)
             self._left[some] = left
@@ -197,7 +171,7 @@ class _Direction:
     def _groups(self, todo: Indices, search: _Search) -> list[_Group]:
         """Records with the same abscissa and half-octave of ε."""
         found = []
-        for some in _parts(todo):
+        for some in parts_of(todo):
             sums = self._counts.on_edges(some)[0] @ np.where(np.isinf(self._real.logs), 1e100, self._real.logs)
             found.append(_abscissa(sums, search.guess[some], self._left[some], search.limit[some], self._care.alias))
         place, period, excess = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -215,7 +189,8 @@ class _Direction:
     def _solve(self, group: _Group, search: _Search) -> _Found:
         """ε of the group on one contour, and what it tells about a better one."""
         who, c = group.records, group.abscissa
-        noise = group.noise(max(c, float(search.steep[who].max())), float(self._left[who].min()))
+        steep, left = max(c, float(search.steep[who].max())), float(self._left[who].min())
+        noise = group.noise(self._care.noise, steep, left)
         step = 2 * math.pi / group.period
         noise = max(noise, group.reach / step / self._most_nodes)
         nodes = -(-int(group.reach / noise / step + 2) // 16) * 16
@@ -223,12 +198,8 @@ class _Direction:
         table = self._transforms.contour(used, c, step, nodes)
         kernel = Kernel.of(c, step, nodes, noise)
         parts = []
-        for some in _parts(who, max(1, _ENTRIES // nodes)):
-            whole, coins = (counted[:, used] for counted in self._counts.on_edges(some))
-            top = (whole @ table.tops) * (1 + ROUND * (used.size + 4))
-            sums = whole @ table.logs.real + 1j * (whole @ table.logs.imag)
-            wrong = coins @ table.remainders + whole @ table.errors
-            wrong += ROUND * (np.abs(sums) + 4)
+        for some in parts_of(who, max(1, _ENTRIES // nodes)):
+            top, sums, wrong = self._counts.sums(some, used, table)
             parts.append(kernel.solve(sums, wrong, np.log(self._left[some]) - top, search.best[some]))
         return _Found(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
@@ -243,9 +214,9 @@ class _Group:
     reach: float
     scale: float
 
-    def noise(self, steep: float, left: float) -> float:
+    def noise(self, share: float, steep: float, left: float) -> float:
         """η: it costs (θ+1)η²/2 in ε with θ the slope of −log δ at the solution."""
-        return min(math.sqrt(2 * _NOISE * self.scale / (steep + 1)), self.scale / math.sqrt(-2 * math.log(left)))
+        return min(math.sqrt(2 * share * self.scale / (steep + 1)), self.scale / math.sqrt(-2 * math.log(left)))
 
 
 @dataclass(frozen=True)

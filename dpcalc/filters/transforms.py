@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcalc.arrays import Complexes, Floats, Indices
+from dpcalc.arrays import Bools, Complexes, Floats, Indices
 from dpcalc.filters.buckets import UNIT
 from dpcalc.filters.edge_losses import EdgeLosses
 
@@ -43,6 +43,27 @@ class ContourTable:
     logs: Complexes
     remainders: Floats
     errors: Floats
+
+    def coins(self, upper: Indices, lowest: Bools, weights: Floats) -> tuple[Floats, Complexes, Floats]:
+        """`tops`, `logs` and `errors` of steps by a coin of known weight between an edge and the one below it, or
+        nothing where it is the `lowest`. As M enters once and not to a fraction, any branch of the logarithm will do.
+        """
+        below = np.where(lowest, 0.0, self.tops[upper - 1]) + np.log1p(-weights)
+        above = self.tops[upper] + np.log(weights)
+        tops = np.logaddexp(below, above)
+        found = np.zeros((upper.size, self.logs.shape[1]), dtype=np.complex128)
+        wrong, whole = np.zeros(found.shape), np.zeros(found.shape)
+        for edge, scale in ((upper - 1, below), (upper, above)):
+            nothing = (lowest & (edge < upper))[:, None]
+            logs = np.where(nothing, 0.0, self.logs[edge]) + (scale - tops)[:, None]
+            errors = np.where(nothing, 0.0, np.minimum(self.errors[edge], 600.0))
+            part = np.exp(logs)
+            found += part
+            whole += np.abs(part)
+            wrong += np.abs(part) * (np.expm1(errors) + ROUND * (16 + 2 * np.abs(logs) + 4 * np.abs(scale)[:, None]))
+        wrong = 2 * (wrong + ROUND * 4 * whole) / np.maximum(np.abs(found), 1e-300)
+        logs = np.log(np.where(found == 0, 1e-300, found))
+        return tops + ROUND * (16 + np.abs(tops)), logs, np.where(wrong < 0.5, wrong, _HOPELESS)
 
 
 class Transforms:

@@ -130,9 +130,12 @@ def compose_entries(entries: Sequence[Entry], question: Question) -> Guarantee:
 
 
 def with_carried(guarantee: Guarantee, documents: Sequence[Document]) -> Guarantee:
-    """The guarantee with what the documents' readers had to make sure of and to be aware of."""
+    """The guarantee with what the documents' readers had to make sure of and to be aware of, and no lower bound that
+    they do not have: what a result lists may be a bound on a class of algorithms."""
     assumptions = dict.fromkeys((*guarantee.assumptions, *(line for d in documents for line in d.assumptions)))
     guarantee = replace(guarantee, assumptions=tuple(assumptions))
+    if not all(document.attained for document in documents):
+        guarantee = guarantee.unattained()
     return guarantee.with_warnings(*(line for document in documents for line in document.warnings))
 
 

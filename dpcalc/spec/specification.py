@@ -24,7 +24,7 @@ class Document:
     """One spec: what it lists and under which conditions, not yet made into mechanisms.
 
     `delta` and `epsilon` are what it asks at, `name` is what people call it, `include` the files it names; `told` is
-    the whole object if it is a result that has been read back.
+    the whole object if it is a result that has been read back, `attained` false if that knows no lower bound.
     """
 
     entries: tuple[Node, ...]
@@ -38,6 +38,7 @@ class Document:
     name: str = ""
     include: tuple[Node, ...] = ()
     told: Mapping[str, Any] | None = None
+    attained: bool = True
 
     def read(self, adjacency: Adjacency) -> list[Entry]:
         """The entries under an adjacency, converted to it where that is proved."""

@@ -283,3 +283,22 @@ def test_a_result_of_another_version_may_have_been_looser(dpcalc: Run, made: Any
     assert dpcalc("compose", "-", stdin=json.dumps(document)).code == 0
     document["epsilon"] *= 0.5
     refused(dpcalc, document, "epsilon")
+
+
+@pytest.mark.parametrize("name", ["sgd-bound", "chain"])
+def test_a_bound_on_a_class_has_no_lower_bound_when_it_is_read_back(dpcalc: Run, made, name: str) -> None:
+    document = made(name)
+    assert document["epsilon_lower"] is None
+    again = dpcalc("compose", "-", "-f", "json", stdin=json.dumps(document)).json
+    assert (again["epsilon"], again["epsilon_lower"]) == (document["epsilon"], None)
+    assert again["mu_kind"] == document["mu_kind"] == "upper"
+    beside = dpcalc("compose", "-", "-m", "gdp,mu=1", "--epsilon", "2", "-f", "json", stdin=json.dumps(document)).json
+    assert beside["delta_lower"] is None
+
+
+@pytest.mark.parametrize("factor", [1.0001, 0.9999])
+def test_mechanisms_that_were_changed_a_little_are_refused(dpcalc: Run, made, factor: float) -> None:
+    """ε agrees within its tolerance, but ρ and Rényi divergences are closed forms or integrals to eleven digits."""
+    document = made("sampled")
+    document["mechanisms"][0]["noise_multiplier"] *= factor
+    refused(dpcalc, document, "its mechanisms give")
