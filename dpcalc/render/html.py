@@ -64,12 +64,9 @@ class Part:
 
 def as_page(result: Result, *, title: str = "Privacy report") -> str:
     """A self-contained HTML page: no script, no request, light and dark, fit for printing and for screen readers."""
+    template = _environment().get_template("page.html")  # before any picture is computed: it may be missing
     parts = [_part(each) for each in (result, *result.parts)]
-    page: str = (
-        _environment()
-        .get_template("page.html")
-        .render(title=title, parts=parts, version=__version__, date=date.today().isoformat())
-    )
+    page: str = template.render(title=title, parts=parts, version=__version__, date=date.today().isoformat())
     return page
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
+from dpcalc.render.html import _environment
+
 Run = Callable[..., Any]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,6 +132,18 @@ def test_a_fitted_mu_is_told_on_the_page_with_its_slack(dpcalc: Run, tmp_path: P
     both = dpcalc("report", result, result, "-f", "json").json["details"]["fitted"]
     assert both["slack"] == pytest.approx(2e-4)
     assert "fitted" not in dpcalc("report", "examples/dp-sgd.yaml", "-f", "json").json["details"]
+
+
+def test_without_jinja_a_page_is_an_error_that_names_the_extra(
+    dpcalc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("jinja2", "markupsafe"):
+        monkeypatch.setitem(sys.modules, name, None)
+    _environment.cache_clear()
+    result = dpcalc("report", "examples/dp-sgd.yaml", "-o", tmp_path / "r.html")
+    _environment.cache_clear()
+    assert result.code == 2
+    assert result.err == "dpcalc: pages need Jinja2: install dpcalc with its extra [report]\n"
 
 
 def test_numbers_stand_on_the_right_of_a_table(dpcalc: Run) -> None:
