@@ -14,6 +14,7 @@ import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.elementary import exp_remainder
+from dpcalc.pairs.cells import Cells
 from dpcalc.rounding import FAINT
 
 # More than the rounding of exp, of e^z - 1 - z and of a sum of products, in units of what is summed.
@@ -26,7 +27,7 @@ _EVEN, _FINE = 1500, 400  # edges over the whole range, and towards each end of 
 class Spreadable(Protocol):
     """What is asked of a pair here; every `Pair` answers it."""
 
-    def masses(self, edges: Floats) -> tuple[Floats, Floats]: ...
+    def cells(self, edges: Floats) -> Cells: ...
 
     def support(self) -> tuple[float, float]: ...
 
@@ -70,9 +71,12 @@ def spread(pair: Spreadable, edges: Floats) -> Floats:
     What is outside belongs to the first or last edge if no finite loss is beyond it, and to nothing otherwise. Masses
     may be wrong by a few units of rounding of the tail beyond them; the weights are raised by as much.
     """
-    a, b = pair.masses(edges)
+    a, b, *errors = pair.cells(edges)
     scale, width = np.exp(-edges[:-1]), np.diff(edges)
-    doubt_p, doubt_q = (ROUNDING / 4 * (_tails(masses) + masses)[1:-1] for masses in (a, b))
+    doubt_p, doubt_q = (
+        np.maximum(ROUNDING / 4 * (_tails(masses) + masses), error)[1:-1]
+        for masses, error in zip((a, b), errors, strict=True)
+    )
     p, q, rise = a[1:-1] * scale, b[1:-1], np.expm1(width)
     doubt = np.where(p + q > 0, (doubt_p * scale + doubt_q * np.exp(width)) / rise, 0.0)
     lifted = np.clip((p - q) / rise, 0.0, q)

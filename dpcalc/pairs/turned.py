@@ -11,13 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.elementary import ndtr
+from dpcalc.elementary import log_ndtr, ndtr
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.cells import cells_from_tails
 from dpcalc.pairs.points import PointPair
 from dpcalc.rounding import OUTWARD
 
 _STEEP = 30.0  # the μ from which e^{μ²/2} is left to logarithms
+_UNSEEN = 32.0  # nats by which what is beyond a window is below what is inside
+_FURTHEST = 36.0  # standard deviations: beyond, masses leave the range of doubles
+_ROUNDED = 2.0**-40  # of the logarithms of tails, and more than their rounding
 _FAR_OFF = 100.0  # half of a loss at which the ratio of two noises alone decides, whatever the rate
 
 
@@ -58,6 +61,29 @@ class TurnedGaussian(Pair):
             near = np.exp(np.minimum(log_sinh, 40.0))
         grown = np.where(log_sinh > 40, far, np.arcsinh(near))
         return np.asarray(np.sign(losses) * (half + grown) / self.mu)
+
+    def window(self, powers: Floats) -> tuple[float, float, Floats]:
+        """Losses between those at ∓x, and what those beyond add to E f_β: at γ = β, or 1 - β, as the pair is symmetric.
+
+        There Q has at least the density (1-q)φ and P at most φe^{μx-μ²/2}, x being above μ/2: E X^γ is at most
+        (1-q)^{1-γ} e^{γ(γ-1)μ²/2} Φ(γμ-x), and f_γ of X < 1 is at most γ - 1, on Q-mass of at most Φ(μ-x).
+        """
+        gamma, mu, q = np.maximum(powers, 1 - powers), self.mu, self.rate
+        top = float(gamma.max())
+        rest = -(top - 1) * np.log1p(-q)
+        unseen = min(top * (top - 1) * mu * mu / 2 + 2 * abs(np.log(min(mu, 1.0))), top * abs(np.log(q)))
+        x = max(min(top * mu + np.sqrt(2 * (_UNSEEN + rest + 2 * abs(np.log(q)) + unseen)), _FURTHEST), mu / 2)
+        beyond = (1 - gamma) * np.log1p(-q) + gamma * (gamma - 1) * mu * mu / 2 + log_ndtr(gamma * mu - x)
+        outside = np.logaddexp(beyond, np.log(gamma - 1) + log_ndtr(mu - x))
+        last = self._loss(float(x))
+        return -last, last, outside + _ROUNDED * (1 + np.abs(outside) + gamma * gamma * mu * mu)
+
+    def _loss(self, x: float) -> float:
+        """A loss that is at least that at x: 4 units or more further."""
+        low, up, down = np.log1p(-self.rate), self.mu * x - self.mu**2 / 2, -self.mu * x - self.mu**2 / 2
+        high = np.log(self.rate)
+        found = float(np.logaddexp(low, high + up) - np.logaddexp(low, high + down))
+        return found + 2.0**-40 * (1 + abs(found))
 
     def reversed(self) -> Pair:
         return self

@@ -292,4 +292,30 @@ def test_shuffled_runs_attain_nothing_that_is_known() -> None:
     base = Exponential(epsilon=0.5)  # has runs and a last one of its own
     for shuffled, known in ((OncePerEpoch(base=base, shuffled=True), False), (OncePerEpoch(base=base), True)):
         assert (shuffled.attained_runs(3, lambda: 2.0) is not None) is known
-        assert (shuffled.attained_last(3) is not None) is known
+        assert (shuffled.attained_last(3, lambda: 2.0) is not None) is known
+
+
+@pytest.mark.parametrize(("sigma", "rate"), [(1.0, 0.01), (0.7, 0.5), (30.0, 1e-4), (2.0, 0.99)])
+def test_renyi_divergences_of_a_turned_record_are_amplified_and_never_too_small(sigma, rate) -> None:
+    """By quadrature in 30 digits of (1-q)N(0) + qN(1) against (1-q)N(0) + qN(-1); far orders have the unsampled one."""
+    mechanism = PoissonSampled(base=Gaussian(noise_multiplier=sigma), sampling_rate=rate, adjacency="replace-one")
+    orders = np.array([1.2, 2.0, 8.0, 16.0, 300.0])
+    found = mechanism.rdp(orders)
+    with mpmath.workdps(30):
+        mu, q = 1 / mpmath.mpf(sigma), mpmath.mpf(rate)
+
+        def side(x, sign):
+            return 1 - q + q * mpmath.exp(sign * mu * x - mu * mu / 2)
+
+        for order, bound in zip(map(mpmath.mpf, orders.tolist()), found.tolist(), strict=True):
+            middle = order * mu
+            places = [-40, -12, 0, middle / 2, middle, middle + 12, middle + 40]
+            moment = mpmath.quad(
+                lambda x, order=order: mpmath.npdf(x) * side(x, 1) ** order * side(x, -1) ** (1 - order), places
+            )
+            exact = mpmath.log(moment) / (order - 1)
+            assert bound >= exact * (1 - mpmath.mpf("1e-13"))
+            unsampled = order * (2 * mu) ** 2 / 2
+            assert bound <= unsampled * (1 + mpmath.mpf("1e-12"))
+            if middle < 20:
+                assert bound <= exact * mpmath.mpf("1.01")
