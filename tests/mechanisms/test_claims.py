@@ -94,5 +94,7 @@ def test_every_block_of_every_epoch_is_counted():
 
 
 def test_losses_that_doubles_cannot_hold_are_not_steered():
-    assert Exponential(epsilon=60.0).attained_last(2) is not None
-    assert Exponential(epsilon=60.0).attained_last(12) is None
+    (_, seven), (steered, once) = Exponential(epsilon=60.0).attained_last(12, lambda: 1.0)
+    assert (seven, once) == (7, 1)
+    assert 240 < steered[0].losses.max() < 300
+    assert Exponential(epsilon=301.0).attained_last(2, lambda: 1.0) is None
