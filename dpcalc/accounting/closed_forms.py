@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from dpcalc.accounting.question import Answer, Question
 from dpcalc.conversions import gdp_delta, gdp_epsilon, gdp_lower
 from dpcalc.errors import InputError
 from dpcalc.mechanisms.base import Mechanism
-from dpcalc.pairs.base import Pair
 from dpcalc.rounding import UNIT
+
+if TYPE_CHECKING:
+    from dpcalc.pairs.base import Pair
 
 Parts = Sequence[tuple[Mechanism, int]]
 
@@ -77,6 +79,8 @@ def by_basic_composition(parts: Parts, question: Question) -> Answer:
     assert question.epsilon is not None
     if epsilon <= question.epsilon:
         return Answer("basic", delta, None)
+    from fractions import Fraction
+
     missing = Fraction(epsilon) - Fraction(question.epsilon) if math.isfinite(epsilon) else math.inf
     return Answer("basic", min(1.0, (delta - math.expm1(-float(missing))) * (1 + 8 * UNIT)), None)
 
@@ -86,6 +90,8 @@ def sum_up(terms: Iterable[tuple[float, int]]) -> float:
     terms = [term for term in terms if term[0] != 0]
     if any(math.isinf(value) for value, _ in terms):
         return math.inf
+    from fractions import Fraction
+
     exact = sum((Fraction(value) * count for value, count in terms), Fraction(0))
     try:
         nearest = float(exact)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -109,9 +110,10 @@ class LazyGroup(TyperGroup):
 
 def _take_little() -> None:
     """One thread for linear algebra, unless it is loaded or somebody has said how many; and no search for garbage
-    among the modules that are about to be loaded, which holds none.
+    among the modules that are about to be loaded, which holds none, nor a last one of all that the process leaves.
     """
     gc.set_threshold(_FEW_SEARCHES)
+    atexit.register(gc.freeze)
     if "numpy" not in sys.modules and not any(name in os.environ for name in _SET_BY_USER):
         os.environ.update(dict.fromkeys(_THREADS, "1"))
 

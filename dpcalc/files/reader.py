@@ -11,7 +11,6 @@ import io
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
@@ -192,6 +191,8 @@ def rereadable(path: str, *, limit: int, what: str) -> Iterator[Path]:
         yield Path(path)
         return
     name = "standard input" if path == STANDARD_STREAM else path
+    import tempfile
+
     with tempfile.NamedTemporaryFile(prefix="dpcalc-") as spool:
         with reading(name), opened(path) as stream:
             size = sum(spool.write(piece) for piece in _pieces(stream, limit + 1))

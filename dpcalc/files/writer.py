@@ -10,11 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import shutil
-import socket
 import stat
-import tempfile
 import time
 import zlib
 from collections.abc import Iterator, Mapping
@@ -121,6 +118,8 @@ def write_text(path: str, text: str, *, mode: int = SHARED) -> None:
 @contextlib.contextmanager
 def _direct(target: Path) -> Iterator[BinaryIO]:
     """For a FIFO or a device: gathered first, since archives want to go back and a failure should send nothing."""
+    import tempfile
+
     with tempfile.TemporaryFile() as gathered:
         yield gathered
         gathered.seek(0)
@@ -131,7 +130,7 @@ def _direct(target: Path) -> Iterator[BinaryIO]:
 @contextlib.contextmanager
 def _replaced(target: Path, mode: int) -> Iterator[BinaryIO]:
     _remove_leftovers(target)
-    temporary = target.with_name(f".{_short(target.name)}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    temporary = target.with_name(f".{_short(target.name)}.{_host()}-{os.getpid()}-{os.urandom(4).hex()}.tmp")
     handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "w+b") as stream:
@@ -165,6 +164,8 @@ def _short(name: str) -> str:
 
 
 def _host() -> str:
+    import socket
+
     return f"{zlib.crc32(socket.gethostname().encode()):08x}"
 
 

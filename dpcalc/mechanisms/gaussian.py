@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpcalc.arrays import Floats
 from dpcalc.conversions import gdp_rho
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
-from dpcalc.pairs.base import Pair
-from dpcalc.pairs.gaussian import GaussianPair
-from dpcalc.pairs.turned import TurnedGaussian
+
+if TYPE_CHECKING:
+    from dpcalc.arrays import Floats
+    from dpcalc.pairs.base import Pair
+    from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.rounding import over_up
 
 
@@ -36,6 +37,8 @@ class Gaussian(Mechanism):
 
     @cached_property
     def _pair(self) -> GaussianPair:
+        from dpcalc.pairs.gaussian import GaussianPair
+
         return GaussianPair(1 / self.noise_multiplier)
 
     def gdp(self) -> float | None:
@@ -54,6 +57,8 @@ class Gaussian(Mechanism):
         return self._pair, self._pair
 
     def turned(self, rate: float) -> tuple[Pair, Pair] | None:
+        from dpcalc.pairs.turned import TurnedGaussian
+
         pair = TurnedGaussian(1 / self.noise_multiplier, rate)
         return pair, pair
 

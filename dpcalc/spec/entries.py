@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, cast
 
 from dpcalc.errors import DpcalcError, InputError
@@ -117,7 +116,7 @@ def _poisson(
     if sampling is None or sampling.scheme != "shuffled" or not sampling.has_rate():
         return None
     drawn = Sampling("poisson", sampling.keys)
-    steps = _steps(entry, drawn) if kind.is_run else drawn.steps_of(Fraction(1))
+    steps = _steps(entry, drawn) if kind.is_run else drawn.steps_of()
     try:
         return _mechanism(entry, kind, drawn, adjacency), steps
     except InputError:

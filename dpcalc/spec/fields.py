@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, RATE, RENYI_ORDER, Range, is_number, parse_number, parse_whole
 from dpcalc.spec.node import Node, one_of
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 SOLVE = "solve"
 
@@ -106,6 +108,8 @@ class Reader:
 
     def exact(self, key: str) -> Fraction:
         """The number at a key as it is written, before any rounding: 1.1 is 11/10."""
+        from fractions import Fraction
+
         self.number(key)
         numerator, slash, denominator = self.values[key].text("a number").partition("/")
         return Fraction(numerator) / Fraction(denominator) if slash else Fraction(numerator)

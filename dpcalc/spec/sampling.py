@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.numbers import steps_of_epochs
 from dpcalc.spec.fields import Reader
 from dpcalc.spec.node import Node, one_of
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 Build = Callable[[Adjacency], Mechanism]
 
@@ -73,14 +76,14 @@ class Sampling:
             return self.keys.whole("steps")
         if not self.has_rate():
             self.keys.node.fail("steps is missing: how many steps an epoch has, of which each record is in one")
-        return self.steps_of(Fraction(1))
+        return self.steps_of()
 
     @property
     def scheme_beside(self) -> bool:
         """Whether the sampling is a word, with its keys in the entry."""
         return "type" in self.keys.values
 
-    def steps_of(self, epochs: Fraction) -> int:
+    def steps_of(self, epochs: float | Fraction = 1) -> int:
         """The steps of so many epochs, rounded up, from the numbers as they are written."""
         self.rate()
         if self.keys.has("rate"):
@@ -99,6 +102,8 @@ class Sampling:
 
     def whole_epochs(self, *, steps: int | None = None, epochs: Fraction | None = None) -> int:
         """How many epochs of random allocation these are: a part of one would be a sampler of its own."""
+        from fractions import Fraction
+
         length = self.steps_an_epoch()
         found = Fraction(steps, length) if steps is not None else epochs
         assert found is not None
