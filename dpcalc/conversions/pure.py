@@ -42,7 +42,9 @@ def pure_dp_rdp(epsilons: ArrayLike, orders: ArrayLike) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         bound: Floats = np.asarray(_small_rdp(epsilon, alpha, np))
     if not near.all():
-        bound = np.where(near, bound, _large_rdp(epsilon, alpha, np))
+        far = ~near
+        alpha, large = (np.broadcast_to(each, near.shape)[far] for each in (alpha, epsilon))
+        bound[far] = _large_rdp(large, alpha, np)
     return np.minimum(bound * (1 + _ROUNDING), epsilon)
 
 

@@ -24,6 +24,8 @@ Who = Indices | slice
 EVERYBODY = slice(None)
 # Entries folded together stay in the processor's cache.
 _COLUMNS, _ENTRIES = 8192, 32_768
+# Mixtures of orders take dozens of calls a step, each of which is paid once for all columns.
+_MORE_COLUMNS, _MORE_ENTRIES = 16_384, 327_680
 _KEPT = 2_000_000
 _MANY = 200  # records for which one pass over them is cheaper than several over all steps
 
@@ -94,12 +96,13 @@ class Fold:
         results depend neither on tiles nor on blocks.
         """
         np.empty(_KEPT)  # freed at once, so that the allocator keeps the memory of tiles instead of returning it
-        wide = max(1, min(block.shape[1], _COLUMNS))
-        tall = max(1, _ENTRIES // wide)
+        columns, entries = (_COLUMNS, _ENTRIES) if self.rule.mixture is None else (_MORE_COLUMNS, _MORE_ENTRIES)
+        wide = max(1, min(block.shape[1], columns))
+        tall = max(1, entries // wide)
         for left in range(0, block.shape[1], wide):
-            columns = slice(left, min(left + wide, block.shape[1]))
+            some = slice(left, min(left + wide, block.shape[1]))
             for top in range(0, len(block), tall):
-                found = self._charge_tile(block[top : top + tall, columns], columns)
+                found = self._charge_tile(block[top : top + tall, some], some)
                 if found is not None:
                     yield Refused(found[0], found[1], top)
 
@@ -107,8 +110,7 @@ class Fold:
         state = self.state.take(columns)
         values = tile.astype(np.float64)
         costs = self.rule.costs(values)
-        whole, rest = self._parts.split(costs)
-        totals, compensation = whole.sum(axis=1), rest.sum(axis=1)
+        totals, compensation = self._parts.sums(costs)
         totals += state.totals
         compensation += state.compensation
         near = ~self.rule.admits(totals + compensation)
@@ -117,23 +119,24 @@ class Fold:
             state.steps_active[:] += len(tile)
             return None
         if np.count_nonzero(near) > near.size // 2:  # all of them: cheaper than to pick them out
-            return np.arange(columns.start, columns.stop), self._judged(state, whole, rest)
+            return np.arange(columns.start, columns.stop), self._judged(state, costs)
         np.copyto(state.totals, totals, where=~near)
         np.copyto(state.compensation, compensation, where=~near)
         state.steps_active += np.where(near, 0, len(tile))
         records = np.flatnonzero(near)
         some = state.take(records)
-        out = self._judged(some, whole[:, :, records], rest[:, :, records])
+        out = self._judged(some, costs[:, :, records])
         state.put(records, some)
         return records + columns.start, out
 
-    def _judged(self, state: Totals, whole: Floats, rest: Floats) -> Bools:
-        """Fold costs (limits × steps × records), in their two parts, into this state step by step; who is left out."""
+    def _judged(self, state: Totals, costs: Floats) -> Bools:
+        """Fold costs (limits × steps × records) into this state step by step; who is left out."""
         worker = copy.copy(self)
         worker.state = state
-        if self.mode == "clip":
-            return worker._refused(whole, rest, worker._until_clipped(whole, rest))
-        return (worker._refused_by_step if state.individuals > _MANY else worker._refused)(whole, rest)
+        if self.mode != "clip" and state.individuals > _MANY:
+            return worker._refused_by_step(costs)
+        whole, rest = self._parts.split(costs)
+        return worker._refused(whole, rest, worker._until_clipped(whole, rest) if self.mode == "clip" else True)
 
     def _until_clipped(self, whole: Floats, rest: Floats) -> Bools:
         """Fold everybody's steps up to the one that is clipped to what is left; which ones (step, record) follow it.
@@ -188,20 +191,21 @@ class Fold:
         state.totals[:, who] = np.where(first > 0, sums[:, place, columns], state.totals[:, who])
         state.compensation[:, who] = np.where(first > 0, rests[:, place, columns], state.compensation[:, who])
 
-    def _refused_by_step(self, whole: Floats, rest: Floats) -> Bools:
-        """The same, step by step; what was refused is taken out of the costs."""
+    def _refused_by_step(self, costs: Floats) -> Bools:
+        """The same, step by step."""
         state = self.state
-        out = np.empty(whole.shape[1:], dtype=bool)
+        out = np.empty(costs.shape[1:], dtype=bool)
         sums, rests, taken = np.empty_like(state.totals), np.empty_like(state.totals), np.empty(state.individuals)
-        for step in range(whole.shape[1]):
-            np.add(state.totals, whole[:, step], out=sums)
-            np.add(state.compensation, rest[:, step], out=rests)
+        for step in range(costs.shape[1]):
+            whole, rest = self._parts.split(costs[:, step])
+            np.add(state.totals, whole, out=sums)
+            np.add(state.compensation, rest, out=rests)
             fits = self.rule.admits(np.add(sums, rests, out=sums))
             np.copyto(taken, fits)  # to multiply is much faster than to copy where a mask says so
-            whole[:, step] *= taken
-            rest[:, step] *= taken
-            state.totals += whole[:, step]
-            state.compensation += rest[:, step]
+            whole *= taken
+            rest *= taken
+            state.totals += whole
+            state.compensation += rest
             np.logical_not(fits, out=out[step])
         state.steps_active += len(out) - out.sum(axis=0)
         state.lost |= out.any(axis=0)

@@ -152,7 +152,7 @@ class Mixture:
         # Where the order that has most left has its minimum, the condition fails for most of those that fail.
         best = np.argmax(self._steep * (self._thresholds[0] - spent), axis=0)
         where = np.minimum(np.log1p(1 / self._steep[best, 0]), largest_loss - self.epsilon)
-        allowed: Bools = self._excess(where, spent).value >= 0
+        allowed: Bools = self._left(where, spent)[0] >= 0
         rest = np.flatnonzero(allowed)
         if rest.size and len(self.orders) > 1:  # of a single order it was the minimum
             allowed[rest] = self._holds(spent[:, rest], largest_loss[rest])
@@ -202,6 +202,16 @@ class Mixture:
 
     def _excess(self, beyond: Floats, spent: Floats) -> _Excess:
         """log(left/right) at ℓ = ε + `beyond`, rounded down, its slope, and how far that may be off."""
+        value, terms, total, size = self._left(beyond, spent)
+        with np.errstate(invalid="ignore", divide="ignore", under="ignore"):
+            shares, falling = terms / total, 1 / np.expm1(beyond)
+            slope = (shares * self._steep).sum(axis=0) - falling
+            unsure = (shares * np.where(np.isfinite(size), size, 0.0)).sum(axis=0) + len(terms)
+            doubt = 4 * _ROUNDING * (float(self._steep.max()) * unsure + falling)
+        return _Excess(value, slope, doubt)
+
+    def _left(self, beyond: Floats, spent: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """log(left/right) at ℓ = ε + `beyond`, rounded down; the terms of the left, their sum, what they round by."""
         room = self.epsilon - spent
         exponents = self._log_weights + self._steep * (beyond + room)
         size = np.abs(self._log_weights) + self._steep * (beyond + np.abs(room))
@@ -213,11 +223,7 @@ class Mixture:
             right = np.log(-np.expm1(-beyond))
             value = top + np.log(total) - right
             value -= _ROUNDING * (len(exponents) + np.abs(top) + np.abs(right))
-            shares, falling = terms / total, 1 / np.expm1(beyond)
-            slope = (shares * self._steep).sum(axis=0) - falling
-            unsure = (shares * np.where(np.isfinite(size), size, 0.0)).sum(axis=0) + len(exponents)
-            doubt = 4 * _ROUNDING * (float(self._steep.max()) * unsure + falling)
-        return _Excess(value, slope, doubt)
+        return value, terms, total, size
 
 
 class _Excess(NamedTuple):

@@ -89,16 +89,20 @@ class Rule:
 
     def admits(self, totals: Floats) -> Bools:
         """Whether sums of costs, one column a record, are within the budget."""
-        rows = totals <= self.accepted[:, None]
-        within: Bools = rows[0] if len(rows) == 1 else np.all(rows, axis=0)
         if self.mixture is None:
+            rows = totals <= self.accepted[:, None]
+            within: Bools = rows[0] if len(rows) == 1 else np.all(rows, axis=0)
             return within
         known = len(self.orders)
         # Sums are rounded relative to the budget, and small ones may be far below it.
         widened = (totals + self.tolerance * np.array(self.magnitudes)[:, None]) * (1 + self.tolerance)
         largest_loss = widened[known] if self.kind == "dp" else np.full(totals.shape[1], np.inf)
-        nothing: Bools = np.all(totals == 0, axis=0)
-        return within & (self.mixture.allows_each(widened[:known], largest_loss) | nothing)
+        allowed = self.mixture.allows_each(widened[:known], largest_loss)
+        nothing = np.flatnonzero(~allowed & (totals[0] == 0))
+        allowed[nothing] = np.all(totals[:, nothing] == 0, axis=0)
+        for row in np.flatnonzero(self.accepted < np.inf):
+            allowed &= totals[row] <= self.accepted[row]
+        return allowed
 
     def costs(self, values: Floats) -> Floats:
         """What each value costs, one new row for each limit; values above the clip count as the clip.
@@ -118,8 +122,7 @@ class Rule:
             rounding = 1 + self.tolerance if self.tolerance > ROUNDING else 1.0
             return self.subsampled.rdp((values[0] * rounding / self.scale) ** 2)
         if self.kind == "dp":
-            orders = np.array(self.orders).reshape(-1, *(1,) * (values.ndim - 1))
-            return np.concatenate([conversions.pure_dp_rdp(values, orders), values])
+            return np.stack([*(conversions.pure_dp_rdp(values[0], order) for order in self.orders), values[0]])
         return values * values if self.squares else values
 
     def spent(self, totals: Floats) -> Floats:

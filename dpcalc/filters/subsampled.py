@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcalc.arrays import Floats
+from dpcalc.arrays import Floats, Indices
 from dpcalc.pairs.subsampled_gaussian import rdp
 
 _LOWEST = -32  # octave of u; below it F − 1 counts as proportional to u
@@ -63,18 +63,26 @@ class SubsampledRenyi:
             smallest = float(squares.min(where=squares > 0, initial=largest))
         low, high = (min(max(math.frexp(u)[1] - 1, _LOWEST), _HIGHEST) for u in (smallest, largest))
         low = low // _TOGETHER * _TOGETHER
-        for row, order in enumerate(self.orders):
-            start, slope, bits = _table(order, self.sampling_rate, low, high + 1)
-            cell = squares.view(np.int64) >> (_MANTISSA - bits)
-            cell -= ((low + _BIAS) << bits) - 1  # cell 0 is what is below the lowest octave
-            np.minimum(cell, start.size - 1, out=cell)
-            np.maximum(cell, 0, out=cell)
+        tables = [_table(order, self.sampling_rate, low, high + 1) for order in self.orders]
+        sizes = {bits: start.size for start, _, bits in tables}
+        cells = {bits: _cells(squares, low, bits, size) for bits, size in sizes.items()}
+        for row, (order, (start, slope, bits)) in enumerate(zip(self.orders, tables, strict=True)):
+            cell = cells[bits]
             np.multiply(slope.take(cell), squares, out=result[row])
             result[row] += start.take(cell)
             if largest >= 2.0 ** (_HIGHEST + 1):
                 beyond = squares >= 2.0 ** (_HIGHEST + 1)
                 result[row][beyond] = order * squares[beyond] / 2  # that of the step without sampling
         return result
+
+
+def _cells(squares: Floats, low: int, bits: int, count: int) -> Indices:
+    """The cell of each u among `count`, the octaves from `low` on halved so often; 0 is below the lowest octave."""
+    cell: Indices = squares.view(np.int64) >> (_MANTISSA - bits)
+    cell -= ((low + _BIAS) << bits) - 1
+    np.minimum(cell, count - 1, out=cell)
+    np.maximum(cell, 0, out=cell)
+    return cell
 
 
 def gaussian_rdp(orders: Floats, noise_multiplier: float, sampling_rate: float) -> Floats:

@@ -92,6 +92,19 @@ class Parts:
         self._coarse = np.ldexp(1.5, np.clip(exponents + _COARSE + 52, -1000, 1000))
         self._fine = np.ldexp(1.5, np.clip(exponents + _FINE + 52, -1000, 1000))
 
+    def sums(self, costs: Floats) -> tuple[Floats, Floats]:
+        """Both parts of costs (limits × steps × records), added up over the steps."""
+        whole, rest = np.empty((2, len(costs), costs.shape[2]))
+        for row, (coarse, fine) in enumerate(zip(self._coarse, self._fine, strict=True)):
+            part = costs[row] + coarse
+            part -= coarse
+            part.sum(axis=0, out=whole[row])
+            np.subtract(costs[row], part, out=part)
+            part += fine
+            part -= fine
+            part.sum(axis=0, out=rest[row])
+        return whole, rest
+
     def split(self, costs: Floats) -> tuple[Floats, Floats]:
         """The coarse and the fine part of costs, whose first axis is that of the limits."""
         shape = (-1, *(1,) * (costs.ndim - 1))
