@@ -36,7 +36,7 @@ def as_markdown(parts: Parts) -> str:
 
 def as_annotation(parts: Parts) -> str:
     """An error that GitHub shows at the line of the file, if it is in one."""
-    place = {"file": parts["file"], "line": parts["line"]} if parts["file"] else {}
+    place = {key: parts[key] for key in ("file", "line") if parts["file"] and parts[key]}
     return annotation("error", "dpcalc", _told(parts), **place) + "\n"
 
 

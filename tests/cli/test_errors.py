@@ -109,6 +109,7 @@ def test_every_format_for_programs_tells_the_error(dpcalc: Run, spec: str, forma
 
 def test_formats_of_errors_are_read_by_their_readers(dpcalc: Run, spec: str) -> None:
     annotation = dpcalc("compose", spec, "-f", "github").out
+    assert dpcalc("compose", "nope.yaml", "-f", "github").out.startswith("::error file=nope.yaml,title=dpcalc::")
     assert annotation.startswith(f"::error file={spec},line=4,title=dpcalc::")
     document = ElementTree.fromstring(dpcalc("compose", spec, "-f", "junit").out)
     assert document.attrib == {"tests": "1", "failures": "0", "errors": "1"}
