@@ -93,7 +93,9 @@ def told(where: str) -> Iterator[None]:
     except (DpcalcError, Twice, TextIds, Unread):
         raise
     except (Exception, CancelledError, Cancelled) as error:
-        words = f"the Dask cluster failed or has no workers ({type(error).__name__}: {reason(error)})"
+        words = (
+            f"the Dask cluster failed, has no workers or too little memory ({type(error).__name__}: {reason(error)})"
+        )
         raise CertificationError(words, where=where) from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -24,6 +25,7 @@ from dpcalc.filters.request import Request
 from dpcalc.filters.run import Run
 from dpcalc.filters.shuffle import shares
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -130,6 +132,28 @@ def test_the_loss_of_a_worker_changes_nothing(tmp_path: Path, monkeypatch: pytes
         there = carry_out(replace(GDP, engine="dask", scheduler=running.scheduler_address), str(path))
     killer.join()
     assert outcome(there) == outcome(local)
+
+
+def test_a_worker_that_runs_out_of_memory_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its nanny ends it for taking more than it may; the scheduler does not try another one here."""
+    path = tmp_path / "log.parquet"
+    write(path, np.arange(NORMS.size))
+
+    def split(*_: Any) -> None:
+        taken = []
+        while True:
+            taken.append(np.ones(1_000_000))
+            time.sleep(0.01)
+
+    monkeypatch.setattr(engine, "split", split)
+    little = {"n_workers": 1, "threads_per_worker": 1, "processes": True, "memory_limit": "300MB"}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(**little, dashboard_address=None, silence_logs=logging.CRITICAL) as running,
+        pytest.raises(CertificationError, match="the Dask cluster failed, .* too little memory") as error,
+    ):
+        carry_out(replace(GDP, engine="dask", scheduler=running.scheduler_address), str(path))
+    assert "\n" not in str(error.value)
 
 
 def test_names_are_shared_out_the_same_wherever_they_stand() -> None:
