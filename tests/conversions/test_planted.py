@@ -17,6 +17,7 @@ import pytest
 
 from dpcalc.conversions import (
     bernoulli,
+    fitted,
     gaussian,
     gdp_delta,
     gdp_epsilon,
@@ -142,6 +143,25 @@ def test_rho_of_a_gaussian() -> None:
 
 
 # The normal distribution
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_probabilities_with_erring_exponentials(
+    monkeypatch: pytest.MonkeyPatch, erring: Callable[..., None], sign: int
+) -> None:
+    """Logarithms to the last digit, and exponentials that are off by as much as is allowed: both sides of Φ hold."""
+
+    def tail(x: float) -> tuple[float, float]:
+        value = float(mpmath.log(mpmath.ncdf(-mpf(x))))
+        return value, UNIT * abs(value)
+
+    for module in (normal, fitted):
+        monkeypatch.setattr(module, "log_tail", tail)
+        erring(module, "math", exp=sign * 3.9 * UNIT)
+    chosen = random.Random(11)
+    for _ in range(150):
+        x = chosen.uniform(-3, 8)
+        assert fitted._probability_above(x) <= mpmath.ncdf(mpf(x)) <= normal.probability_below(x)
 
 
 @pytest.mark.parametrize("sign", [-1, 1])

@@ -266,3 +266,16 @@ def test_smoothness_of_a_large_poisson_batch_is_rounded_up() -> None:
         m, smooth = Fraction(setting.strong_convexity or 0.0), Fraction(setting.smoothness or 0.0)
         assert Fraction(setting.step_smoothness) >= m + (smooth - m) * Fraction(17, 12)
         assert math.isfinite(setting.step_smoothness)
+
+
+def test_what_every_step_adds_by_rounding_moves_both_chains_apart() -> None:
+    """z_τ = (s + w)(1 + c + … + c^{τ-1}), and c^r z_τ + w(1 + … + c^{r-1}) is left to be shifted over r steps."""
+    for setting in drawn("sgd", 21, strong_convexity=0.2, diameter=None):
+        shifted, wobble = setting.steps // 2, 0.3
+        gap = mpf(setting.contraction.gap)
+        powers = [(1 - gap) ** k for k in range(setting.steps + 1)]
+        apart = (mpf(setting.injection) + mpf(wobble)) * mpmath.fsum(powers[: setting.steps - shifted])
+        apart = powers[shifted] * apart + mpf(wobble) * mpmath.fsum(powers[:shifted])
+        exact = apart / mpmath.sqrt(mpmath.fsum(c * c for c in powers[:shifted])) / mpf(setting.noise)
+        found = float(stochastic._one_sided_reach(setting, 0, shifted, wobble))
+        assert abs(mpf(found) / exact - 1) < mpf("1e-11")

@@ -10,6 +10,7 @@ import pytest
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
 from dpcalc.spec.composition import Question
@@ -212,3 +213,12 @@ def test_pure_epsilon_adds_up_to_no_less(epsilon: float, count: int) -> None:
     found = Question(delta=0.0).ask([(RandomizedResponse(epsilon=epsilon), count)]).epsilon
     exact = Fraction(epsilon) * count
     assert exact <= Fraction(found) <= exact * (1 + Fraction(1, 2**52))
+
+
+def test_pure_epsilon_is_between_its_bounds_in_rationals() -> None:
+    for scale, count in ((0.7, 3), (1.1, 7), (3.3, 11), (0.3, 13)):
+        found = Question(delta=0).ask([(Laplace(scale=scale), count)])
+        exact = count / Fraction(scale)
+        assert found.epsilon_lower is not None
+        assert found.epsilon is not None
+        assert Fraction(found.epsilon_lower) <= exact <= Fraction(found.epsilon)

@@ -11,6 +11,7 @@ from dpcalc.last_iterate.course import with_rounding
 from dpcalc.last_iterate.evaluate import bounds_of
 from dpcalc.last_iterate.losses import LossName
 from dpcalc.last_iterate.setting import Setting
+from dpcalc.training import step_rounding
 from dpcalc.training.data import Dataset
 from dpcalc.training.last_iterate import losses_of, never_acting
 from dpcalc.training.loop import Trainer
@@ -278,3 +279,13 @@ def test_the_command_measures_nothing_on_the_way_and_is_read_back(dpcalc, tmp_pa
     assert '"measured": []' in text
     told.write_text(text.replace('"features": 256,', '"features": 2,'))
     assert dpcalc("compose", told, "--delta", "1e-5").code == 2
+
+
+def test_the_rounding_of_tiles_in_double_is_counted(monkeypatch):
+    """Scaled up: tiles are added in double, of which each addition may lose a unit."""
+    plan = Plan(settings=RUN, records=300, delta=1e-5, features=40)
+    losses = losses_of(RUN, 3)
+    before = wobble(plan, losses)
+    monkeypatch.setattr(step_rounding, "DOUBLE", 1e-6)
+    most = max(plan.batches.batch_size, plan.slots)
+    assert wobble(plan, losses) - before >= RUN.clip * 1e-6 * most / plan.batches.batch_size

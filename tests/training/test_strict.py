@@ -19,7 +19,7 @@ from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import epsilon_so_far
 from dpcalc.training.queries import Terms
 from dpcalc.training.settings import Settings
-from dpcalc.training.sums import DOUBLE, SINGLE, margin
+from dpcalc.training.sums import DOUBLE, SINGLE, SlotSums, margin
 
 mpf = mpmath.mpf
 ADDED = Fraction(1, 2**50)  # a sum of two is rounded once more, which the filters' own rounding pays
@@ -143,3 +143,11 @@ def test_the_progress_of_a_run_pays_for_batches_without_room(monkeypatch: pytest
     before = epsilon_so_far(plan, float("inf"))(20)
     monkeypatch.setattr(Plan, "overflow", 0.4 * 1e-5 / 20)
     assert epsilon_so_far(plan, float("inf"))(20) > before * 1.01
+
+
+def test_the_gradient_of_a_layer_stays_within_its_clip_less_the_margin() -> None:
+    sums = SlotSums.__new__(SlotSums)
+    sums.margin = 0.01
+    clips, energies = np.array([0.3, 0.4]), [np.array([4.0, 100.0]), np.array([0.5, 1e6])]
+    for scales, energy, clip in zip(sums._scales(energies, clips), energies, clips, strict=True):
+        assert np.all(scales * np.sqrt(energy) * 1.01 <= clip)
