@@ -150,7 +150,7 @@ def test_a_worker_that_runs_out_of_memory_is_told(tmp_path: Path, monkeypatch: p
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         distributed.LocalCluster(**little, dashboard_address=None, silence_logs=logging.CRITICAL) as running,
-        pytest.raises(CertificationError, match="the Dask cluster failed, .* too little memory") as error,
+        pytest.raises(CertificationError, match="has no workers or too little memory") as error,
     ):
         carry_out(replace(GDP, engine="dask", scheduler=running.scheduler_address), str(path))
     assert "\n" not in str(error.value)
