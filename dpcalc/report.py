@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import Any
@@ -236,10 +237,17 @@ def _plain_text(number: Decimal) -> str:
 
 
 def percents(shares: Sequence[float | None]) -> list[str]:
-    """Shares in whole percent that add up to 100, equal ones alike, told apart from none and from all."""
+    """Shares in whole percent, equal ones alike, told apart from none and from all.
+
+    They add up to 100 unless equal ones would have to differ for that: three thirds are 33 % each.
+    """
     known = [100 * (share or 0.0) for share in shares]
     left = round(sum(known)) - sum(map(math.floor, known))
-    raised = sorted(known, key=lambda percent: math.floor(percent) - percent)[:left]
+    counts, raised = Counter(known), set()
+    for percent in sorted(counts, key=lambda each: math.floor(each) - each):
+        if counts[percent] <= left:
+            raised.add(percent)
+            left -= counts[percent]
     return [_percent(share, up=100 * (share or 0.0) in raised) for share in shares]
 
 

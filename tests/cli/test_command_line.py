@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from dpcalc.commands import COMMANDS
 from dpcalc.numbers import parse_number
-from dpcalc.report import beside_a_budget, upper_against
+from dpcalc.report import beside_a_budget, percents, upper_against
 
 GDP = ("convert", "--gdp", "1.2", "--delta", "1e-5")
 
@@ -54,6 +54,12 @@ def test_what_sums_were_allowed_for_their_rounding_is_told_apart_from_a_budget()
     assert told == ["1 + 3e-13", "2 + 4e-12", "1.001", "2", "0.3", "0", "–"]
     assert upper_against(1.00000000000025, 1.0) == "1 + 3e-13"
     assert upper_against(1.00000000000025, 1.2) == "1 + 3e-13"
+
+
+def test_shares_add_up_to_a_hundred_unless_equal_ones_would_differ() -> None:
+    assert percents([1 / 3, 1 / 3, 1 / 3]) == ["33 %", "33 %", "33 %"]
+    assert percents([0.912, 0.046, 0.023, 0.019]) == ["91 %", "5 %", "2 %", "2 %"]
+    assert percents([0.996, 0.004]) == ["99 %", "< 1 %"]
 
 
 def test_displayed_upper_bounds_are_rounded_up(dpcalc) -> None:
