@@ -11,7 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpcalc.filters import edge_losses
+from dpcalc.filters import edge_losses, mixture
 from dpcalc.filters.buckets import Buckets
 
 mpf = mpmath.mpf
@@ -66,3 +66,13 @@ def test_the_last_bucket_holds_the_clip() -> None:
         clip, sigma = chosen.uniform(0.1, 3), chosen.uniform(1, 9)
         buckets = Buckets(sigma=sigma, clip=clip, tolerance=1e-9)
         assert Fraction(float(buckets.edges[-1])) >= Fraction(clip) * (1 + Fraction(1e-9)) / Fraction(sigma)
+
+
+def test_tangents_cross_no_higher_than_their_slopes_allow() -> None:
+    """(x - 1)² + 0.1 at 0 and at 2.5, the slopes off by as much as they may be: below the true crossing at -1.4."""
+    off = np.array([0.05])
+    for left_off, right_off in itertools.product((-1, 1), repeat=2):
+        left = mixture._Excess(np.array([1.1]), np.array([-2.0]) + left_off * off, off)
+        right = mixture._Excess(np.array([2.35]), np.array([3.0]) + right_off * off, off)
+        _, height = mixture._crossing(left, right, np.array([2.5]))
+        assert height[0] <= -1.4 + 1e-12
