@@ -302,3 +302,12 @@ def test_mechanisms_that_were_changed_a_little_are_refused(dpcalc: Run, made, fa
     document = made("sampled")
     document["mechanisms"][0]["noise_multiplier"] *= factor
     refused(dpcalc, document, "its mechanisms give")
+
+
+def test_an_answer_that_a_tighter_interval_contradicts_is_refused(dpcalc: Run) -> None:
+    """With a δ of its own there is no μ, ρ or RDP to compare: ε alone, and only beyond its own tolerance."""
+    mixed = ("compose", "-m", "gaussian,noise_multiplier=1,sampling=poisson,rate=0.02,count=40")
+    document = dpcalc(*mixed, "-m", "dp,epsilon=0.3,delta=1e-7", "--delta", "1e-5", "-f", "json").json
+    assert dpcalc("compose", "-", stdin=json.dumps(document)).code == 0
+    document["mechanisms"][1]["epsilon"] *= 1.003
+    refused(dpcalc, document, "epsilon")
