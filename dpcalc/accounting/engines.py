@@ -36,7 +36,7 @@ _STUCK, _WIDE = 0.9, 0.05  # of the width before, and of the bound: what is left
 _BOUNDS, _FINER, _COMPOSING = 0.7, 0.3, 0.45  # of the tolerance: for such bounds (less in every round), and composing
 
 _COARSER, _ROUGHEST = 20.0, 0.5  # times such a share, where it leads nowhere; and what is worth trying, as a gap
-_FIRST, _PER_ROUND, _PER_ENGINE = 0.4, 0.6, 0.6  # of the work that is left: as long as nothing is known, and later
+_FIRST, _PER_ROUND, _PER_ENGINE = 0.6, 0.7, 0.75  # of the work that is left: as long as nothing is known, and later
 
 ENGINES: Mapping[str, Engine] = {"transform": by_transform.interval, "convex-order": convex_order.interval}
 
