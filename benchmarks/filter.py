@@ -82,7 +82,7 @@ FOLDS = ((100, 100_000), (4_096, 2_000), (65_536, 160), (1_000_000, 20))
 
 def folds(folder: Path) -> None:
     """Dense float32 logs of four widths: ns an entry of the whole fold, in processor time."""
-    words = "nobody dropped / half dropped / half clipped / RDP, half dropped / sampled / sampled, half / DP, half"
+    words = "nobody dropped / half / half clipped / RDP, half / sampled / sampled, half / DP, half / mixture"
     print(f"Folds of dense logs, ns an entry (bar 25): a bare pass | {words}")
     rng = np.random.default_rng(0)
     for people, steps in FOLDS:
@@ -103,6 +103,7 @@ def folds(folder: Path) -> None:
             Request(**sampled, rhos=(1e9,)),
             Request(**sampled, rhos=(float(np.median(spent)) / 2,)),
             Request(kind="dp", epsilon=summed, delta=1e-6),
+            Request(kind="rdp", sigma=1.0, sample_rate=0.01, epsilon=1e4, delta=1e-6),
         )
         works = [partial(bare_pass, path), *(partial(carry_out, request, str(path)) for request in requests)]
         plain, *found = (timed(work, clock=time.process_time) / (people * steps) * 1e9 for work in works)
