@@ -224,9 +224,9 @@ def solved_question(draw: random.Random) -> Check | None:
     sampled = "" if rate == 1 else f",sampling=poisson,rate={rate!r}"
     name = "gaussian,noise_multiplier" if gaussian else "randomized-response,epsilon"
     delta = log_uniform(draw, 1e-9, 0.05)
-    alone = Enclosed(steps)
+    alone = Enclosed(steps)  # without a solution: a δ beyond any noise of a step so rare, or below what is at ∞
     own = alone.epsilon(delta, 1)
-    if own > 20 or alone.delta(own)[1] > delta or not all(step.attained for step in steps):
+    if delta > rate / 2 or own > 20 or alone.delta(own)[1] > delta or not all(step.attained for step in steps):
         return None
     epsilon = float(f"{own + log_uniform(draw, 0.05, 2):.6g}")
 
