@@ -81,7 +81,7 @@ class TestSizes:
         assert path.stat().st_size < 100_000
         message = refusal(str(path), read_limit=1_000_000)
         assert "1 MB" in message
-        assert message.endswith("--read-limit raises that")
+        assert message.endswith("`read_limit` raises that")
         run = carry_out(Request(kind="gdp", sigma=2.0, mu=3.0, read_limit=4_000_000), str(path))
         assert len(run.steps.labels) in (200, 1000, 3000)
 
