@@ -262,3 +262,13 @@ def test_allocation_taken_for_poisson_sampling_is_found() -> None:
     honest = epsilon_above(mean_of_eight())
     assert poisson.epsilon_lower > 1.02 * honest
     assert checked(claim(ALLOCATED, lower=poisson.epsilon_lower)).verdict == "contradicted"
+
+
+def test_the_ends_of_a_ball_are_rounded_outwards() -> None:
+    from flint import arb
+
+    from dpcalc.referee.compose import down, up
+
+    for k in range(1, 200):
+        ball = arb(k) / 7
+        assert arb(down(ball)) < ball < arb(up(ball))
