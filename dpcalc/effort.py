@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-WHOLE = 9e9
+WHOLE = 1.2e10
 """What one call may take."""
 
-ANSWER = 0.6
+ANSWER = 0.7
 """The share of what is left, for one of several questions of a call: the first is what was asked."""
 
 

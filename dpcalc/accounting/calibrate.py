@@ -26,7 +26,7 @@ _FLATTEST, _STEEPEST = 0.05, 50.0
 # Every search ends: a bound that is not monotone could lead it round in circles.
 _MOST_ROUNDS = 8
 # Of the work that a call may take, for the search; and what one value may take, the same for all and for the last.
-_SEARCHING, _PER_VALUE = 0.8, WHOLE / 6
+_SEARCHING, _PER_VALUE = 0.8, WHOLE / 8
 
 
 @dataclass(frozen=True, kw_only=True)

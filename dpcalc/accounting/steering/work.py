@@ -8,8 +8,8 @@ from dpcalc.accounting.certified.convolve import takes_sums
 from dpcalc.accounting.certified.law import Law
 
 _PER_TERM = 0.4  # of a sum of products, all rows
-_PER_POINT = 600.0  # of a law that is moved, cut or transformed in blocks
-_PER_CELL = 500.0  # of a pair's masses
+_PER_POINT = 120.0  # of a law that is moved, cut or transformed in blocks
+_PER_CELL = 300.0  # of a pair's masses
 _PER_FREQUENCY = 3.0  # of each law, times log₂ of how many
 _PER_CALL = 3e4
 
