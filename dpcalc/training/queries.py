@@ -231,6 +231,9 @@ class LinearQueries:
                     words = f"belongs to {name} = {str(facts.get(name))[:40]}, not {value}: terms are fixed for ever"
                     raise InputError(words, where=path)
             names, given = list(facts["names"]), dict(facts["given"])
+            given = {
+                name: {"values": list(map(float, old["values"])), "asked": old["asked"]} for name, old in given.items()
+            }
             check_alike(path, arrays, Totals.empty(1, len(names)).to_arrays())
             self._names, self._given = names, given
             self._filter.state = Totals.from_arrays(arrays)

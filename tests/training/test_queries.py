@@ -7,6 +7,7 @@ import pytest
 
 from dpcalc import conversions
 from dpcalc.errors import InputError, WriteError
+from dpcalc.files import archive
 from dpcalc.training import queries as module
 from dpcalc.training.noise import SeededNoise
 from dpcalc.training.queries import LinearQueries, Terms
@@ -228,3 +229,14 @@ def test_bad_tables_are_refused_with_their_place(dpcalc, tmp_path, text, words):
     table.write_text(text)
     found = dpcalc("queries", table, "--norm-budget", "2", "--mu", "1")
     assert (found.code, words in found.err) == (2, True)
+
+
+def test_a_state_whose_answers_lack_something_is_not_read(tmp_path):
+    """Sealed again after an answer lost what it was asked for."""
+    path = str(tmp_path / "state")
+    LinearQueries(Terms.of(norm_budget=3, sigma=2.0), state=path).answer("q", [1.0, 0.0])
+    facts, arrays = archive.load_sealed(path, what="a state")
+    del facts["given"]["q"]["asked"]
+    archive.save_sealed(path, facts, arrays)
+    with pytest.raises(InputError, match="not a readable state of queries"):
+        LinearQueries(Terms.of(norm_budget=3, sigma=2.0), state=path).answer("q", [1.0, 0.0])
