@@ -106,7 +106,7 @@ def test_what_is_shown_is_on_the_side_of_the_limit_that_it_was_judged_to_be(limi
     from dpcalc.report import upper_against
 
     value = limit * (1 + apart)
-    shown = Decimal(upper_against(value, limit))
+    shown = sum(map(Decimal, upper_against(value, limit).split(" + ")), Decimal(0))
     if exceeds(value, limit):
         assert shown > Decimal(repr(limit))
     else:

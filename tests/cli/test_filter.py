@@ -95,7 +95,7 @@ def test_a_global_run_goes_on_after_a_refusal(dpcalc) -> None:
     assert "leave out step 2 and 1 more: 3 of 5 steps fit μ = 1" in dpcalc("filter", "-", *options, stdin=log).out
     lines = log.splitlines(keepends=True)
     for count, words in (
-        (2, "all 1 steps fit μ = 1"),
+        (2, "the only step fits μ = 1"),
         (3, "stop before step 2: 1 of 2 steps fit μ = 1"),
         (4, "leave out step 2: 2 of 3 steps fit μ = 1"),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -192,6 +193,12 @@ def test_weights_at_the_ends_are_rounded_up() -> None:
         assert Fraction(alone.infinite) >= Fraction(p[-1]) + Fraction(p_error[-1])
 
 
+def weights(law: SumLaw) -> Callable[[float], float]:
+    """What the law above has at a point of its finest grid."""
+    part = law.parts[0]
+    return lambda value: float(part.rows[UPPER, round(value / law.step) - part.start])
+
+
 def test_weights_between_points_are_no_less_than_the_exact_split() -> None:
     """One cell between 1.5 and 1.75: (1.75q - p)/0.25 and (p - 1.5q)/0.25, with and without told errors."""
     generator = np.random.default_rng(7)
@@ -204,30 +211,29 @@ def test_weights_between_points_are_no_less_than_the_exact_split() -> None:
                 pair = Told(
                     [0.0, 0, 0, rough_p, 0, 0], [0.0, 0, 0, rough_q, 0, 0], told * abs(p_sign), told * abs(q_sign)
                 )
-                rows = terms(pair, *GRID).parts[0].rows[UPPER]
+                weight = weights(terms(pair, *GRID))
                 down, up = (
                     (Fraction(7, 4) * Fraction(q) - Fraction(p)) * 4,
                     (Fraction(p) - Fraction(3, 2) * Fraction(q)) * 4,
                 )
-                assert Fraction(float(rows[2])) >= down
-                assert Fraction(float(rows[3])) >= up
+                assert Fraction(weight(1.5)) >= down
+                assert Fraction(weight(1.75)) >= up
 
 
 def test_a_mass_of_zero_may_be_one_that_doubles_cannot_hold() -> None:
-    rows = terms(Told([0.0, 0, 0, 1e-290, 0, 0], [0.0, 0, 0, 0, 0, 0]), *GRID).parts[0].rows[UPPER]
-    assert rows[2] >= 1.75e-300 / 0.25
-    rows = terms(Told([0.0, 0, 0, 0, 0, 0], [0.0, 0, 0, 1e-290, 0, 0]), *GRID).parts[0].rows[UPPER]
-    assert rows[3] >= 1e-300 / 0.25
+    of_p = weights(terms(Told([0.0, 0, 0, 1e-290, 0, 0], [0.0, 0, 0, 0, 0, 0]), *GRID))
+    assert of_p(1.5) >= 1.75e-300 / 0.25
+    of_q = weights(terms(Told([0.0, 0, 0, 0, 0, 0], [0.0, 0, 0, 1e-290, 0, 0]), *GRID))
+    assert of_q(1.75) >= 1e-300 / 0.25
     low = (0.25, ((1, 5),))  # a cell between 0.25 and 0.5, where Q weighs less than P
-    rows = terms(Told([0.0] * 6, [0.0, 1e-290, 0, 0, 0, 0]), *low).parts[0].rows[UPPER]
-    assert rows[1] >= 1e-300 / 0.25
+    assert weights(terms(Told([0.0] * 6, [0.0, 1e-290, 0, 0, 0, 0]), *low))(0.5) >= 1e-300 / 0.25
 
 
 @pytest.mark.parametrize("told", [(1e-200, 0.0), (0.0, 1e-200)])
 def test_a_speck_that_only_errors_tell_of_has_weight(told: tuple[float, float]) -> None:
     nothing, speck = [0.0] * 6, np.array([0.0, 0, 0, 1, 0, 0])
-    rows = terms(Told(nothing, nothing, told[0] * speck, told[1] * speck), *GRID).parts[0].rows[UPPER]
-    assert min(rows[2], rows[3]) >= (told[0] + 1.75 * told[1]) / 0.25
+    weight = weights(terms(Told(nothing, nothing, told[0] * speck, told[1] * speck), *GRID))
+    assert min(weight(1.5), weight(1.75)) >= (told[0] + 1.75 * told[1]) / 0.25
 
 
 def test_errors_on_average_pay_for_the_rounding_of_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
