@@ -52,7 +52,9 @@ def _cells(mu: Floats, edges: Floats, sign: int) -> tuple[Floats, Floats]:
         width = np.diff(edges) / mu
     inner, inner_errors, narrow = _by_rule(x[:, 1:-2], width, mu)
     columns = np.concatenate(([0], 1 + np.flatnonzero(~narrow.all(axis=0)), [edges.shape[1]]))
-    needed = np.union1d(columns, columns + 1)
+    is_needed = np.zeros(x.shape[1], dtype=bool)
+    is_needed[columns] = is_needed[columns + 1] = True
+    needed = np.flatnonzero(is_needed)
     found, found_errors = _between(x[:, needed], np.searchsorted(needed, columns), mu)
     masses, errors = np.empty((2, len(mu), edges.shape[1] + 1))
     masses[:, 1:-1], errors[:, 1:-1] = inner, inner_errors

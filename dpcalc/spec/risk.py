@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dpcalc.effort import within
 from dpcalc.errors import DpcalcError
 from dpcalc.guarantee import Guarantee
 from dpcalc.risk import Risk
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 # A point of the curve is a certified bound at any tolerance; this much is hardly seen in an attacker's success.
 _TOLERANCE = 0.005
+_MOST = 2.5e9  # units of effort: it stands beside an answer and must not cost more than that
 
 
 def with_risk(guarantee: Guarantee, prior: float = 0.5) -> Guarantee:
@@ -50,7 +52,8 @@ def _composed_risk(guarantee: Guarantee, prior: float) -> Risk | None:
     epsilon, delta = guarantee.epsilon, guarantee.delta
     known = {epsilon: delta} if epsilon is not None and delta is not None and math.isfinite(epsilon) else {}
     try:
-        return risk_from_curve(certified_curve(guarantee), near_mu=_similar_mu(guarantee), known=known, prior=prior)
+        with within(most=_MOST):
+            return risk_from_curve(certified_curve(guarantee), near_mu=_similar_mu(guarantee), known=known, prior=prior)
     except DpcalcError:  # no accountant answers at these ε: the risk is not known
         return None
 
