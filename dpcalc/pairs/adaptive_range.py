@@ -89,11 +89,11 @@ def _highest(losses: Floats, profile: Floats, mu: float) -> tuple[Floats, Floats
     The difference is concave in s between two points, so that it is largest at an end or where slopes are equal.
     """
     s = np.exp(losses)
-    slopes = np.diff(profile) / np.diff(s)
+    slopes = np.diff(profile) / (s[:-1] * np.expm1(np.diff(losses)))
     with np.errstate(divide="ignore", invalid="ignore"):
         level = np.nan_to_num(-mu * (ndtri(-slopes) + mu / 2), nan=0.0, posinf=np.inf, neginf=-np.inf)
     places = np.clip(level, losses[:-1], losses[1:])
-    chords = np.maximum(profile[:-1] + slopes * (np.exp(places) - s[:-1]), 0.0)
+    chords = np.maximum(profile[:-1] + slopes * (s[:-1] * np.expm1(places - losses[:-1])), 0.0)
     return np.concatenate((losses, places)), np.concatenate((profile, chords))
 
 
@@ -133,9 +133,11 @@ def _step(before: Floats, last: int, steps: int, width: float, shifts: Indices) 
     low *= ratio * x  # and at e^{t-ε}
     likely = u * -np.expm1(width * (shifts - steps))[:, None] / unit
     means = likely * high + (-np.expm1(-width * shifts)[:, None] / unit) * low
-    steep, flat = np.diff(high, axis=0) / np.diff(x, axis=0), np.diff(low, axis=0) / (ratio * np.diff(x, axis=0))
+    apart_u = -np.expm1(-width * np.diff(shifts))[:, None] * u[:-1]  # of small ε differences would be rounding alone
+    apart_x = np.expm1(width * np.diff(shifts))[:, None] * x[:-1]
+    steep, flat = np.diff(high, axis=0) / apart_x, np.diff(low, axis=0) / (ratio * apart_x)
     bends = np.maximum(steep - flat, 0.0) + _ROUNDING * (np.abs(steep) + np.abs(flat))
-    bulge = bends * (ratio / unit * np.diff(u, axis=0) ** 2 / (4 * u[1:] ** 3)) + SMALLEST_NORMAL
+    bulge = bends * (ratio / unit * apart_u**2 / (4 * u[1:] ** 3)) + SMALLEST_NORMAL
     larger = np.maximum(means[1:], means[:-1])
     apart = np.maximum(np.abs(np.diff(means, axis=0)) - _ROUNDING * larger, 0.0)
     over = np.maximum(4 * bulge - apart, 0.0)

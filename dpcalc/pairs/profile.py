@@ -69,7 +69,8 @@ def _kinks(losses: Floats, heights: Floats) -> tuple[Floats, Floats, float, floa
     losses, t, heights = losses[:flat], t[:flat], heights[:flat]
     corners = convex_minorant(t, heights)
     losses, t, heights = losses[corners], t[corners], heights[corners]
-    slopes = np.append(np.minimum(np.diff(heights) / np.diff(t), 0.0), 0.0)
+    widths = t[:-1] * np.expm1(np.diff(losses))  # of losses next to 0 the difference of t would be rounding alone
+    slopes = np.append(np.minimum(np.diff(heights) / widths, 0.0), 0.0)
     return losses[1:], np.maximum(np.diff(slopes), 0.0), float(heights[-1]), -float(slopes[0])
 
 

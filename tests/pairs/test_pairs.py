@@ -204,6 +204,25 @@ def test_a_loose_value_at_zero_is_replaced_by_what_its_neighbours_imply():
     assert made.p.sum() == pytest.approx(1, abs=1e-12)
 
 
+@pytest.mark.parametrize("mu", [1.0, 1e-3, 1e-6, 1e-10])
+def test_points_give_back_no_less_than_a_profile_of_losses_however_small(mu):
+    """e^loss of losses next to 0 differ by less than their rounding shows: masses over such differences fall short."""
+    losses = np.append(0.0, np.linspace(0.02, 6, 60) * mu)
+    with mpmath.workdps(40):
+        half, ratios = mpmath.mpf(mu) / 2, [mpmath.mpf(loss) / mu for loss in losses]
+        told = np.array(
+            [
+                float(mpmath.ncdf(half - x) - mpmath.exp(loss) * mpmath.ncdf(-half - x))
+                for loss, x in zip(losses, ratios, strict=True)
+            ]
+        )
+        made = pair_of_profiles(losses, told, told)
+        points = list(zip(map(mpmath.mpf, made.losses), map(mpmath.mpf, made.p), strict=True))
+        for loss, least in zip(losses, told, strict=True):
+            found = made.p_infinite - mpmath.fsum(mass * mpmath.expm1(loss - at) for at, mass in points if at > loss)
+            assert found >= least
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_every_grid_of_losses_gives_a_bound_of_a_group(monkeypatch, seed):
     """Three Gaussians in a row: their ends are twice as far apart, whatever losses the profiles are taken at."""
