@@ -121,7 +121,8 @@ def _answer(
     above: Runs, below: Runs, question: Question, asked: Question, direction: Direction | None = None
 ) -> Answer:
     """What the engines say, asked so tightly, of pairs from above and from below."""
-    over, under = (_only(_compositions(runs), direction) for runs in (above, below))
+    over = _only(_compositions(above), direction)
+    under = over if below == above else _only(_compositions(below), direction)
     composed = [*over, *(composition for composition in under if composition not in over)]
     found = []
     for place, composition in enumerate(composed):

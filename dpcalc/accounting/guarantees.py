@@ -42,7 +42,7 @@ def guarantee_of(parts: Parts, question: Question, answer: Answer) -> Guarantee:
             warnings = (*warnings, why)
         else:
             remarks = [*remarks, why]
-    found = sum((mechanism.evidence() for mechanism, _ in parts), Evidence())
+    found = sum(dict.fromkeys(mechanism.evidence() for mechanism, _ in parts), Evidence())
     if answer.accountant not in _OF_PAIRS:
         found = replace(found, citations=())
     own = Evidence(
