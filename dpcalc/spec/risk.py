@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dpcalc.effort import within
+from dpcalc.effort import WHOLE, within
 from dpcalc.errors import DpcalcError
 from dpcalc.guarantee import Guarantee
 from dpcalc.risk import Risk
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # A point of the curve is a certified bound at any tolerance; this much is hardly seen in an attacker's success.
 _TOLERANCE = 0.005
-_MOST = 2.5e9  # units of effort: it stands beside an answer and must not cost more than that
+_HOPELESS = 2.5e9  # units of effort where ε itself is ∞: little is left to be told
 
 
 def with_risk(guarantee: Guarantee, prior: float = 0.5) -> Guarantee:
@@ -52,7 +52,7 @@ def _composed_risk(guarantee: Guarantee, prior: float) -> Risk | None:
     epsilon, delta = guarantee.epsilon, guarantee.delta
     known = {epsilon: delta} if epsilon is not None and delta is not None and math.isfinite(epsilon) else {}
     try:
-        with within(most=_MOST):
+        with within(most=WHOLE if known else _HOPELESS):
             return risk_from_curve(certified_curve(guarantee), near_mu=_similar_mu(guarantee), known=known, prior=prior)
     except DpcalcError:  # no accountant answers at these ε: the risk is not known
         return None
