@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # A point of the curve is a certified bound at any tolerance; this much is hardly seen in an attacker's success.
 _TOLERANCE = 0.005
+_LONG, _WIDEST = 1000, 0.05  # entries, from which it is more, as each of them takes time; and the most
 _HOPELESS = 2.5e9  # units of effort where ε itself is ∞: little is left to be told
 
 
@@ -74,7 +75,8 @@ def certified_curve(guarantee: Guarantee) -> Callable[[float], float]:
     from dpcalc.conversions.attack import furthest
 
     parts = [(entry.mechanism, entry.count) for entry in listed_entries(guarantee)]
-    return Deltas(parts, _TOLERANCE, reach=furthest(_similar_mu(guarantee)))
+    tolerance = min(_TOLERANCE * max(1.0, len(parts) / _LONG), _WIDEST)
+    return Deltas(parts, tolerance, reach=furthest(_similar_mu(guarantee)))
 
 
 def _similar_mu(guarantee: Guarantee) -> float:
