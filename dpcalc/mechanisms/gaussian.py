@@ -11,12 +11,12 @@ from dpcalc.conversions import gdp_rho
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
+from dpcalc.rounding import over_up
 
 if TYPE_CHECKING:
     from dpcalc.arrays import Floats
     from dpcalc.pairs.base import Pair
     from dpcalc.pairs.gaussian import GaussianPair
-from dpcalc.rounding import over_up
 
 
 @dataclass(frozen=True, kw_only=True)
