@@ -199,16 +199,20 @@ def test_writers_wait_for_each_other_on_postgres(postgres_place) -> None:
     with Ledger.open(postgres_place, create=True) as first, Ledger.open(postgres_place) as second:
         first.add_budget(open_terms("census", mu=1.0))
         outcome: list[bool] = []
+        asked = threading.Event()
 
         def other() -> None:
             outcome.append(second.ask("census", DeclaredGDP(mu=0.1)).accepted)
+            asked.set()
             second.spend("census", DeclaredGDP(mu=0.6), key="second")
             outcome.append(True)
 
         with first.store.writing():
+            first.store.head()  # statements are sent without waiting: the lock is held once a read has been answered
             thread = threading.Thread(target=other)
             thread.start()
-            thread.join(0.5)
+            assert asked.wait(30)
+            thread.join(0.2)
             assert (thread.is_alive(), outcome) == (True, [True])
         thread.join(10)
         assert outcome == [True, True]
