@@ -117,5 +117,5 @@ def is_zero(parts: Parts, question: Question) -> bool:
 
 def _total_variation(pair: Pair) -> float:
     """δ at ε = 0, from above."""
-    p, q = pair.masses(np.zeros(1))
-    return max(0.0, float(p[1] - q[1])) + max(0.0, 1 - float(p.sum())) + 64 * UNIT
+    p, q, p_error, q_error = pair.cells(np.zeros(1))
+    return max(0.0, float(p[1] - q[1] + p_error[1] + q_error[1])) + max(0.0, 1 - float(p.sum())) + 64 * UNIT

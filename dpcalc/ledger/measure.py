@@ -131,7 +131,7 @@ def _without_failure(mechanism: Mechanism) -> tuple[Mechanism, float]:
 def _ends(mechanism: Mechanism) -> tuple[float, float]:
     """The largest finite loss, and the probability of an infinite one, over both directions; as stated, or above."""
     pairs, stated = mechanism.pairs(), mechanism.spec()
-    loss, failure = max(pair.support()[1] for pair in pairs), max(pair.at_infinity()[0] for pair in pairs)
+    loss, failure = max(pair.support()[1] for pair in pairs), max(pair.failure() for pair in pairs)
     return _above(loss, stated.get("epsilon")), _above(failure, stated.get("delta"))
 
 

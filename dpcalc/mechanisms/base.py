@@ -126,7 +126,10 @@ class Mechanism(ABC):
     @cached_property
     def _basic_dp(self) -> tuple[float, float]:
         pairs = self.pairs()
-        return max(0.0, *(pair.support()[1] for pair in pairs)), max(pair.at_infinity()[0] for pair in pairs)
+        largest = max(0.0, *(pair.support()[1] for pair in pairs))
+        if largest == math.inf:
+            return largest, max(pair.at_infinity()[0] for pair in pairs)
+        return largest, max(pair.failure() for pair in pairs)
 
     def pure_epsilon(self) -> float | None:
         """The ε of ε-DP if the mechanism has a finite one."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc.arrays import Bools, Complexes, Floats
-from dpcalc.pairs.cells import Cells, tail_errors
+from dpcalc.pairs.cells import Cells, lacking, tail_errors
 from dpcalc.pairs.moments import ROUNDING, chord_excess, mixed_losses
-from dpcalc.rounding import OUTWARD, down
+from dpcalc.rounding import OUTWARD, down, up
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,16 @@ class Pair(ABC):
     def surely_infinite(self) -> tuple[float, float]:
         """P(L = ∞) and Q(L = -∞), exact or below."""
         return 0.0, 0.0
+
+    def missing(self) -> tuple[float, float]:
+        """P- and Q-mass that is missing from 1, and that counts as a loss of ∞ and of -∞ in every bound from above."""
+        p, q, p_error, q_error = self.cells(np.zeros(1))
+        return lacking(p, p_error), lacking(q, q_error)
+
+    def failure(self) -> float:
+        """P(L = ∞) with what is missing, exact or above."""
+        missing, infinite = self.missing()[0], self.at_infinity()[0]
+        return up(infinite + missing, 1) if missing else infinite
 
     def log_excess(self, powers: Floats, side: int = 0) -> Floats:
         """Upper bounds on log E_Q[X^β - 1 - β(X - 1)], X = dP/dQ, for β > 1 or β < 0; inf where none is known.

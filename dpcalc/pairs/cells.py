@@ -19,6 +19,12 @@ class Cells(NamedTuple):
     q_error: Floats
 
 
+def lacking(masses: Floats, errors: Floats) -> float:
+    """What masses lack of 1 beyond their errors: above, P-mass belongs to a loss of ∞ and Q-mass to one of -∞ (L8)."""
+    rest, allowed = 1 - float(masses.sum()), float(errors.sum()) + 2 * len(masses) * UNIT
+    return rest + allowed if rest > allowed else 0.0
+
+
 def tail_errors(masses: Floats, sharpness: float | Floats = 0.0) -> Floats:
     """Bounds on the errors of masses that are differences of distribution functions on the side of the tail."""
     below, above = np.cumsum(masses, axis=-1), np.cumsum(masses[..., ::-1], axis=-1)[..., ::-1]

@@ -33,6 +33,8 @@ class Spreadable(Protocol):
 
     def at_infinity(self) -> tuple[float, float]: ...
 
+    def missing(self) -> tuple[float, float]: ...
+
     def window(self, powers: Floats) -> tuple[float, float, Floats]: ...
 
 
@@ -108,11 +110,17 @@ def chord_excess(pair: Spreadable, powers: Floats, *, rate: float, side: int) ->
         if high - low <= _LARGEST_EXPONENT:
             losses = _edges(low, high)
             keep = np.ones(len(losses), dtype=bool) if side == 0 else side * losses > 0
-            weights, ends = spread(pair, losses), pair.at_infinity()
+            weights, ends = spread(pair, losses), ends_of(pair)
             sampled, ends = mixed_losses(losses[keep], rate), (rate * ends[0], ends[1])
             value = log_excess_of_points(weights[keep], sampled, ends, powers[at], side=side, rate=rate)
             result[at] = np.logaddexp(value, log_outside)
     return result
+
+
+def ends_of(pair: Spreadable) -> tuple[float, float]:
+    """P-mass at ∞ and Q-mass at 0, with what is missing."""
+    (p, q), (p_missing, q_missing) = pair.at_infinity(), pair.missing()
+    return p + p_missing, q + q_missing
 
 
 def log_excess_of_points(

@@ -11,7 +11,7 @@ import numpy as np
 from dpcalc.arrays import Bools, Complexes, Floats
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.cells import Cells
-from dpcalc.pairs.moments import log_excess_of_points, mixed_losses
+from dpcalc.pairs.moments import ends_of, log_excess_of_points, mixed_losses
 from dpcalc.rounding import OUTWARD, SMALLEST_NORMAL, UNIT, down
 
 # Losses above this are not told apart from infinity: e^loss must stay within the range of doubles.
@@ -96,7 +96,7 @@ class PointPair(Pair):
         chosen = np.ones(self.losses.shape, dtype=bool) if side == 0 else side * self.losses > 0
         faint = chosen & (self.q < SMALLEST_NORMAL) & (self.p > 0)  # losses too large for their Q-mass
         known = chosen & ~faint
-        excess = log_excess_of_points(self.q[known], self.losses[known], self.at_infinity(), powers, side=side)
+        excess = log_excess_of_points(self.q[known], self.losses[known], ends_of(self), powers, side=side)
         return np.logaddexp(excess, self._faint_excess(powers, faint)) if faint.any() else excess
 
     def _faint_excess(self, powers: Floats, faint: Bools) -> Floats:

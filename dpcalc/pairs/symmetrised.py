@@ -35,7 +35,10 @@ class SymmetrisedPair(Pair):
         a = a_up + a_down[::-1]
         b = b_up + b_down[::-1]
         total_p, total_q = self._positive()
-        atom = max(0.0, 1 - total_p - total_q)
+        missing = self.pair.missing()[0]
+        a[-1] += missing
+        b[0] += missing
+        atom = max(0.0, 1 - total_p - missing - total_q)
         cell = int(np.searchsorted(edges, 0.0, side="right"))
         a[cell] += atom
         b[cell] += atom
@@ -64,7 +67,7 @@ class SymmetrisedPair(Pair):
         return -high, high
 
     def at_infinity(self) -> tuple[float, float]:
-        infinite, _ = self.pair.at_infinity()
+        infinite = self.pair.failure()
         return infinite, infinite
 
     def surely_infinite(self) -> tuple[float, float]:
