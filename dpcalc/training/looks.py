@@ -51,8 +51,7 @@ class Looks:
         if self.stop_by == "gaussian":
             return [*found, (count, self.watched)]
         if self.stop_by == "continual":
-            levels = self.watched.bit_length()
-            return [*found, (Gaussian(noise_multiplier=self.deviation / levels**0.5), 1)]
+            return [*found, (Gaussian(noise_multiplier=self.deviation), self.watched.bit_length())]
         return [*found, (DeclaredDP(epsilon=up(2 / self.scale, 1)), 1)]
 
     @property

@@ -1,7 +1,9 @@
 """Private looks that steer a run: what they cost, what they move by, and what they decide."""
 
+import itertools
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -51,6 +53,14 @@ def test_watching_costs_what_its_counts_cost(stop_by, cost):
     """21 counts of ±½; or a tree of five levels (16 ≤ 21 < 32), on each of which a record adds at most 1."""
     watched = replace(FILTERED, stop_below=0.5, stop_by=stop_by, look_noise=0.01)
     assert _gdp(watched) ** 2 == pytest.approx(_gdp(FILTERED) ** 2 + cost, rel=1e-9)
+
+
+def test_counting_costs_no_less_than_its_levels_to_the_last_digit():
+    """On each of the ⌊log₂T⌋ + 1 levels a record is worth 1/deviation, squared: no root may round that down."""
+    for watched, deviation in itertools.product((2, 5, 21, 100, 1000), (0.7, 3.0, 17.1, 600.0)):
+        releases = Looks(deviation=deviation, watched=watched).releases()
+        charged = sum(count / Fraction(each.noise_multiplier) ** 2 for each, count in releases)
+        assert charged >= (math.floor(math.log2(watched)) + 1) / Fraction(deviation) ** 2
 
 
 def test_every_run_of_a_grid_pays_for_its_looks():
