@@ -132,7 +132,7 @@ def open_because(kind: str, sampler: str, adjacency: str) -> str | None:
     reasons = {
         "declared Rényi curve: no one mechanism attains it at every ε": kind in ("zcdp", "rdp"),
         "shuffled: accounted for without amplification": sampler == "shuffled",
-        "truncated Poisson: the mixture reveals more than an attacker sees": sampler == "truncated",
+        "truncated Poisson: the mixture tells how many others were sampled": sampler == "truncated",
         "replace-one as a group of two": replaces
         and (sampler == "allocation" or (sampler == "poisson" and not on_a_line)),
         "exponential under a sampler: the best choices are not worked out": kind == "exponential"

@@ -17,7 +17,7 @@ from dpcalc.mechanisms.validation import expect_whole
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.blended import BlendedPair
 from dpcalc.pairs.profile import group_of_two
-from dpcalc.rounding import FAINT, UNIT
+from dpcalc.rounding import FAINT, UNIT, down
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,8 @@ class TruncatedPoisson(PoissonSampled):
 
     Let N of the other records be sampled, τ = P(N ≥ B). If N < B the record is simply added; otherwise it is kept with
     probability at most B/(B+1) and then takes the place of another. So (1-τ)·Law(1-q+qZ) + τ·Law(1-q′+q′Z′) dominates,
-    q′ = qB/(B+1), Z the ratio of the base under add-remove and Z′ under replace-one, both directions. Not attained.
+    q′ = qB/(B+1), Z the ratio of the base under add-remove and Z′ under replace-one, both directions. Not attained:
+    who sees outputs alone does not see N.
     """
 
     scheme: ClassVar[str] = "truncated-poisson"
@@ -69,7 +70,22 @@ class TruncatedPoisson(PoissonSampled):
         return pair, pair
 
     def attained_pairs(self) -> tuple[Pair, Pair] | None:
-        return super().attained_pairs() if self.overflow[1] == 0 else None
+        """Where the other records contribute nothing, a batch is told by whether it kept this one: a smaller rate."""
+        if self.overflow[1] == 0:
+            return super().attained_pairs()
+        kept = PoissonSampled(base=self.base, sampling_rate=self._kept, adjacency=self.adjacency)
+        return kept.attained_pairs() if self._kept > 0 else None
+
+    @cached_property
+    def _kept(self) -> float:
+        """The probability that the record is in the batch and stays there, from below.
+
+        Of M ~ Bin(n, q) records min(M, B) stay, each as likely as any other: E min(M, B)/n, and E(M; M < B) is
+        nq·P(Bin(n-1, q) < B-1).
+        """
+        size, rate, most = self.dataset_size, self.sampling_rate, self.largest_batch
+        room = 1 - binomial_tail(size - 1, rate, most - 1)[1]
+        return down(rate * room + most / size * binomial_tail(size, rate, most)[0], 4)
 
     def _unsampled(self) -> Mechanism:
         """The worst of both cases with every record sampled."""

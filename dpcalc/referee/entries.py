@@ -105,7 +105,10 @@ def _replaced(base: Base, what: str) -> tuple[Law, Law | None]:
 
 
 def _truncated(base: Base, sampling: Mapping[str, Any], adjacency: str, count: int, effort: Effort) -> Release:
-    """Added to a batch with room, or in the place of another record."""
+    """Added to a batch with room, or in the place of another record.
+
+    Where the others contribute nothing it is sampled at the rate at which it stays, E min(M, B)/n for M ~ Bin(n, q).
+    """
     rate, largest = arb(float(sampling["rate"])), int(sampling["largest_batch"])
     size = int(sampling["dataset_size"])
     fewer, more = (samplers.overflow(trials, rate, largest) for trials in (size - 1, size))
@@ -113,7 +116,9 @@ def _truncated(base: Base, sampling: Mapping[str, Any], adjacency: str, count: i
     assert base.law is not None
     replaced, added = laws.mixed(other, rate * largest / (largest + 1)), laws.mixed(base.law, rate)
     whole = samplers.blended(added, replaced, (1 - fewer, more))
-    return Release(whole if adjacency == "add-remove" else _chained(whole, effort.delta / count), None, count)
+    stays = rate * (1 - samplers.overflow(size - 1, rate, largest - 1)) + largest * more / size
+    attained = _SAMPLERS["poisson", adjacency](base, stays, count, effort.delta).attained
+    return Release(whole if adjacency == "add-remove" else _chained(whole, effort.delta / count), attained, count)
 
 
 def _unsampled(base: Base, _: arb, count: int, __: float) -> Release:

@@ -174,6 +174,8 @@ def overflow(trials: int, rate: arb, least: int) -> arb:
     """P(Bin(trials, rate) ≥ least)."""
     if least > trials:
         return zero()
+    if least <= 0:
+        return arb(1)
     return arb(rate).beta_lower(least, trials - least + 1, regularized=True)
 
 

@@ -219,4 +219,38 @@ def test_batches_that_are_never_cut_are_poisson_batches():
 def test_the_more_is_cut_the_more_it_costs_up_to_replacing():
     uppers = [compose([(truncated(1.0, 0.1, 1000, largest), 20)], delta=1e-5).epsilon for largest in (160, 120, 90)]
     assert uppers == sorted(uppers)
-    assert compose([(truncated(1.0, 0.1, 1000, 120), 20)], delta=1e-5).epsilon_lower is None
+
+
+@pytest.mark.parametrize("largest", [1, 2, 4, 6])
+@pytest.mark.parametrize("rate", [Fraction(1, 8), Fraction(1, 2), Fraction(7, 8), Fraction(1)])
+def test_the_rate_at_which_a_record_stays_is_that_of_all_draws(rate, largest):
+    """Every batch of six records, and of those that are too large a uniform part."""
+    exact = Fraction(0)
+    for batch in product((0, 1), repeat=6):
+        chance = math.prod((rate if drawn else 1 - rate for drawn in batch), start=Fraction(1))
+        exact += chance * batch[0] * min(Fraction(1), Fraction(largest, max(sum(batch), 1)))
+    found = Fraction(truncated(1.0, float(rate), 6, largest)._kept)
+    assert exact * (1 - Fraction(1e-11)) <= found <= exact
+
+
+@pytest.mark.parametrize("noise", [0.5, 2.0])
+def test_lower_bounds_of_truncated_batches_are_attained(noise):
+    """Six records of which five contribute nothing, at most two kept: the mixture by quadrature."""
+    rate, t = 0.4, math.exp(0.2)
+    kept = sum(math.comb(6, m) * rate**m * (1 - rate) ** (6 - m) * min(m, 2) for m in range(7)) / 6
+
+    def density(x, mean):
+        return math.exp(-(((x - mean) / noise) ** 2) / 2) / math.sqrt(2 * math.pi) / noise
+
+    def excess(x):
+        return max((1 - kept - t) * density(x, 0) + kept * density(x, 1), 0.0)
+
+    exact = quad(excess, -12 * noise, 1 + 12 * noise, limit=500)[0]
+    found = compose([(truncated(noise, rate, 6, 2), 1)], epsilon=0.2)
+    assert 0.999 * exact <= found.delta_lower <= exact * (1 + 1e-9)
+    assert found.delta_lower <= found.delta
+
+
+def test_batches_that_are_rarely_cut_are_known_from_both_sides():
+    found = compose([(truncated(1.0, 0.1, 1000, 150), 20)], delta=1e-5)
+    assert found.epsilon_lower >= (1 - 1e-3) * found.epsilon
