@@ -70,8 +70,8 @@ def account(plan: Plan, *, classes: int = 10, steps: int | None = None) -> Accou
     if plan.settings.filter != "none":
         return Account(guarantee=_filter_guarantee(plan))
     composed = _composed([(m, count * plan.runs) for m, count in plan.releases(steps=steps)], plan)
-    row = {"name": "composition", "theorem": composed.theorem, "mu": composed.mu, "epsilon": composed.epsilon}
-    rows = [{**row, "adjacency": composed.adjacency, "guarantee": composed.status}]
+    row = {"name": "composition", "theorem": "; ".join(composed.citations), "mu": composed.mu}
+    rows = [{**row, "epsilon": composed.epsilon, "adjacency": composed.adjacency, "guarantee": composed.status}]
     from dpcalc.training.last_iterate import last_iterate_bounds
 
     found = last_iterate_bounds(plan, classes=classes, steps=steps)

@@ -146,8 +146,7 @@ def _look_rows(trainer: Trainer) -> list[tuple[str, Any]]:
 
 
 def _bound_row(bound: dict[str, Any]) -> tuple[Any, ...]:
-    cited = bound["theorem"] if isinstance(bound["theorem"], str) else bound["theorem"][0]
-    told = (bound["adjacency"], bound["guarantee"], cited.partition(": ")[0])
+    told = (bound["adjacency"], bound["guarantee"], bound["theorem"].partition(": ")[0])
     return (bound["name"], bound["epsilon"], bound["mu"], *told)
 
 

@@ -139,6 +139,16 @@ def test_bok_in_miniature(main, images, tmp_path):
     assert "Theorem 4.5" in table[1]["bound"]
 
 
+@pytest.mark.parametrize(("algorithm", "bound"), [("cgd", "Theorem 4.5, approximate"), ("sgd", "D.4), certified")])
+def test_epsilons_of_bok_are_those_of_its_table(example, algorithm, bound):
+    module = example("train_bok")
+    chosen = module.settings(algorithm, 0.002, 50, 0, 1500)
+    cells = module.told(range(60_000), chosen, [{"50": (90.0, 91.0)}]).strip("| ").split(" | ")
+    paper, ours, told = cells[-3:]
+    assert float(ours) == pytest.approx(float(paper), abs=0.005)  # two digits are printed
+    assert told.endswith(bound)
+
+
 def test_figures_of_bok_are_those_of_its_tables(main):
     (table,) = cells(main("bok_figures", "pictures", "--figures", 2, 4, 6, 7, 8, 9))
     for row in table:
