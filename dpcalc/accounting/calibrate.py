@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from dpcalc.accounting.compose import compose, estimated_epsilon, upper_epsilon
 from dpcalc.effort import WHOLE, within
@@ -23,6 +24,8 @@ _ROUGHLY = 1e-3
 _JUST_BELOW = 4e-4
 # Slopes of log ε over the logarithm of a value that are believed.
 _FLATTEST, _STEEPEST = 0.05, 50.0
+# Of a solution that is as short as what is told of it: typed back, that is within the target too.
+_DIGITS = 4
 # Every search ends: a bound that is not monotone could lead it round in circles.
 _MOST_ROUNDS = 8
 # Of the work that a call may take, for the search; and what one value may take, the same for all and for the last.
@@ -63,7 +66,7 @@ def calibrate(
     safe, greedy = (low, high) if increasing else (high, low)
     with within(_SEARCHING):
         search.expect_solution(safe, greedy)
-        value = search.value(safe, greedy)
+        value = search.short(search.value(safe, greedy))
         beyond = search.beyond(value)
         too_much = search.upper(beyond)
     with within(most=_PER_VALUE):
@@ -135,6 +138,15 @@ class _Search:
             if not self.fits(self.beyond(good)):
                 return good
         raise CertificationError(f"near {good:g} the certified ε does not pass {self.epsilon:g} where it should.")
+
+    def short(self, value: float) -> float:
+        """The number of a few digits next to a solution, a little less private, if it is a solution too."""
+        if self.integer:
+            return value
+        exact = Decimal(value)
+        unit = Decimal(1).scaleb(exact.adjusted() - _DIGITS + 1)
+        near = float(exact.quantize(unit, ROUND_CEILING if self.increasing else ROUND_FLOOR))
+        return near if near > 0 and self.fits(near) and not self.fits(self.beyond(near)) else value
 
     def _guesses(self, safe: float, greedy: float) -> Iterator[float]:
         """Values about where the bound meets the target: the estimate's root, moved by secants of certified bounds.

@@ -18,7 +18,7 @@ from dpcalc.commands.common import (
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency, Budget, Result
 from dpcalc.numbers import PROBABILITY, parse_number
-from dpcalc.report import SYMBOLS, rounded_down, rounded_up, upper_against, written
+from dpcalc.report import DIGITS, SYMBOLS, rounded_down, rounded_up, upper_against, written
 
 if TYPE_CHECKING:
     from dpcalc.spec.calibration import Calibrated
@@ -110,7 +110,7 @@ class Calibrate(Asked):
                 "tolerance": tolerance,
             },
             headline=_headline(solved, targets, certified),
-            facts=_facts(solved),
+            facts=_facts(solved, targets),
             budget=budget,
             goal="within" if certified else "unproved",
         )
@@ -158,8 +158,15 @@ def _reached(solved: Calibrated, target: Target, certified: bool) -> str:
     return f"{SYMBOLS[target.quantity]} = {upper_against(value, target.limit)}{at}, {kept}"
 
 
-def _facts(solved: Calibrated) -> tuple[tuple[str, str], ...]:
-    if solved.too_much_epsilon is None:
+def _facts(solved: Calibrated, targets: list[Target]) -> tuple[tuple[str, str], ...]:
+    """The next value and its ε, with as many digits as it takes to see that it is too much."""
+    epsilon = solved.too_much_epsilon
+    if epsilon is None:
         return ()
     value = f"{solved.too_much:,.0f}" if isinstance(solved.value, int) else f"{solved.too_much:.4g}"
-    return (("tight", f"{value} would give ε = {rounded_up(solved.too_much_epsilon)}"),)
+    limit = next((target.limit for target in targets if target.quantity == "epsilon"), None)
+    if limit is None:
+        return (("tight", f"{value} would give ε = {rounded_up(epsilon)}"),)
+    told = (rounded_down(epsilon, digits) for digits in range(DIGITS, 18))
+    shown = next((text for text in told if epsilon <= limit or text == "∞" or float(text) > limit), rounded_up(epsilon))
+    return (("tight", f"{value} would give {shown}"),)

@@ -128,3 +128,12 @@ def test_the_range_is_widened_by_bounds_where_estimates_are_too_large(dpcalc: Ru
     assert solution > 1
     assert dpcalc("compose", "-m", step.format(solution), *at).json["epsilon"] <= 0.0511
     assert dpcalc("compose", "-m", step.format(solution * 1.001), *at).json["epsilon"] > 0.0511
+
+
+def test_the_solution_is_as_short_as_it_is_told_where_such_a_number_fits(dpcalc: Run) -> None:
+    """One Gaussian at ε = 1, δ = 1e-5 needs 3.7306 (Balle, Wang 2018, Algorithm 1): 3.731 fits, 3.730 does not."""
+    found = dpcalc("calibrate", "-m", "gaussian,noise_multiplier=solve", "--epsilon", "1", "--delta", "1e-5")
+    first, _, _, tight = found.out.splitlines()[:4]
+    assert first.startswith("noise_multiplier = 3.731 for gaussian: ε = 0.9999 at δ = 1e-5, within 1")
+    assert tight.split()[:-1] == ["tight", "3.727", "would", "give"]
+    assert 1 < float(tight.split()[-1]) < 1.002  # told so that one sees it is too much
