@@ -150,12 +150,14 @@ class Result:
         upper, lower = found.upper(found.asks), found.lower(found.asks)
         exact = upper is not None and lower is not None and upper - lower <= 1e-9 * upper
         line = answer(self._told)
-        exactly = ", exactly" if exact and not self._told.headline and ", exactly" not in line else ""
+        told = self._told
+        plainly = not (told.headline or told.preface or told.qualifier or told.aside)
+        exactly = ", exactly" if exact and plainly and ", exactly" not in line else ""
         first = f"{line}{exactly} ({found.status}, {found.adjacency})"
         lines = [
             first,
             _second(found, telling(found), None if exact else lower, upper),
-            f"by {reference(found.citations[0])}",
+            f"by {reference(found.citations)}",
         ]
         return "\n".join(line for line in lines if line)
 

@@ -40,21 +40,21 @@ def headline(run: Run, stated: Guarantee, epsilon: float | None, delta: float | 
 def _whole_run(run: Run, budget: str) -> str:
     ran, steps = sum(run.steps.active), len(run.steps.labels)
     if run.halt_step is None:
-        return f"all {steps} steps fit {budget}" if steps > 1 else f"the only step fits {budget}"
+        return f"all {steps:,} steps fit {budget}" if steps > 1 else f"the only step fits {budget}"
     if not ran or last_run_step(run) < run.halt_step:
-        return f"stop before step {run.halt_step}: {ran} of {steps} steps fit {budget}"
-    others = f" and {steps - ran - 1} more" if steps - ran > 1 else ""
-    return f"leave out step {run.halt_step}{others}: {ran} of {steps} steps fit {budget}"
+        return f"stop before step {run.halt_step}: {ran:,} of {steps:,} steps fit {budget}"
+    others = f" and {steps - ran - 1:,} more" if steps - ran > 1 else ""
+    return f"leave out step {run.halt_step}{others}: {ran:,} of {steps:,} steps fit {budget}"
 
 
 def _records(run: Run, budget: str) -> str:
     lost, clipped = int(run.filter.lost.sum()), int(run.filter.clipped.sum())
     then = f"; then {budget}" if lost or clipped else f": {budget}"
     if clipped:
-        return f"{clipped} of {run.individuals} records must be clipped to what they have left{then}"
+        return f"{clipped:,} of {run.individuals:,} records must be clipped to what they have left{then}"
     if lost:
-        return f"{lost} of {run.individuals} records must sit out some of {len(run.steps.labels)} steps{then}"
-    everybody = f"all {run.individuals} records" if run.individuals > 1 else "the only record"
+        return f"{lost:,} of {run.individuals:,} records must sit out some of {len(run.steps.labels):,} steps{then}"
+    everybody = f"all {run.individuals:,} records" if run.individuals > 1 else "the only record"
     return f"{everybody} may take part in all {'their' if run.individuals > 1 else 'its'} steps{then}"
 
 
@@ -64,13 +64,13 @@ def _finished(run: Run, budget: str) -> str:
     if run.settings.dominating is not None:
         fitted = dominating.fitted(run, run.settings.dominating[1]).mu
         most = f"μ = {rounded_up(float(fitted.max(initial=0.0)), 4)}"
-    everybody = "the run" if whole else f"all {run.individuals} records"
+    everybody = "the run" if whole else f"all {run.individuals:,} records"
     if run.settings.budget is None and run.settings.dominating is None:
         return f"{everybody} spent at most {most}; there is no budget to hold it against"
     over = int(beyond(run).sum())
     if not over:
         return f"yes: {everybody} stayed within {budget} (the most: {most})"
-    who = "the run went" if whole else f"{over} of {run.individuals} records took part"
+    who = "the run went" if whole else f"{over:,} of {run.individuals:,} records took part"
     return f"NO: {who} beyond {budget} (the most: {most})"
 
 
@@ -131,6 +131,8 @@ def _taking_part(run: Run) -> str:
     """How many, up to the step where somebody first sits out, half way from there, and at the end."""
     labels, active = list(run.steps.labels), list(run.steps.active)
     full = next((place for place, count in enumerate(active) if count < active[0]), len(active))
+    if full == len(active) and len(set(active)) == 1:
+        return f"{active[0]:,} in every step"
     words = [f"{active[0]:,} up to step {labels[full - 1]}"]
     for place in sorted({(full + len(active)) // 2, len(active) - 1} & set(range(full, len(active)))):
         words.append(f"{active[place]:,} in step {labels[place]}")

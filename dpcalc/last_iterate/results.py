@@ -56,7 +56,7 @@ def _units(analysis: Analysis) -> Section:
     contraction = f", contraction {setting.contraction.factor:.6g}" if setting.is_convex else ""
     rows = (
         ("units", f"noise {relative}, {setting.sigma:.4g} on the average; {length}"),
-        (analysis.guarantee.status, f"{_NEIGHBOURS[setting.adjacency]}; {setting.steps:,} steps{contraction}"),
+        ("neighbours", f"{_NEIGHBOURS[setting.adjacency]}; {setting.steps:,} steps{contraction}"),
     )
     return Section(title="", columns=("", ""), rows=rows)
 
@@ -64,8 +64,8 @@ def _units(analysis: Analysis) -> Section:
 def sweep_result(sweeps: Sequence[Sweep], points: Sequence[Point]) -> Result:
     """A sweep: one row per value; the guarantee is the largest ε, so that a limit on it holds for every row."""
     rows = records(sweeps, points)
-    worst = max(points, key=lambda point: point.analysis.epsilon)
-    at = ", ".join(f"{sweep.name} = {written(value)}" for sweep, value in zip(sweeps, worst.values, strict=True))
+    best, worst = (end(points, key=lambda point: point.analysis.epsilon) for end in (min, max))
+    ends = " to ".join(f"{rounded_up(point.analysis.epsilon)} ({_at(sweeps, point)})" for point in (best, worst))
     table = _matrix(sweeps, rows) if len(sweeps) > 1 else _columns(sweeps[0], rows)
     details = worst.analysis.details() | {
         "sweep": [
@@ -77,16 +77,21 @@ def sweep_result(sweeps: Sequence[Sweep], points: Sequence[Point]) -> Result:
         command=COMMAND,
         guarantee=worst.analysis.guarantee,
         details=details,
-        qualifier=f" for {at}, the largest of {len(points):,} values",
+        headline=f"ε from {ends} at δ = {written(worst.analysis.request.delta)}",
         sections=(table, _units(worst.analysis)),
         records=tuple(rows),
     )
 
 
+def _at(sweeps: Sequence[Sweep], point: Point) -> str:
+    """Where in a sweep a point is."""
+    return ", ".join(f"{sweep.name} = {_value(value)}" for sweep, value in zip(sweeps, point.values, strict=True))
+
+
 def _columns(sweep: Sweep, rows: Sequence[Mapping[str, Any]]) -> Section:
     """The best ε of every value, and that of every bound."""
     bounds = [column for column in rows[0] if column.startswith("epsilon ")]
-    names = (sweep.name, "ε", *(bound_in_words(column.removeprefix("epsilon ")) for column in bounds))
+    names = (sweep.name, "ε", *bounds_in_words([column.removeprefix("epsilon ") for column in bounds]))
     table = tuple((_value(row[sweep.name]), *(row[column] for column in ("epsilon", *bounds))) for row in rows)
     return Section(title="", columns=names, rows=table, leads=True)
 
@@ -100,10 +105,13 @@ def _matrix(sweeps: Sequence[Sweep], rows: Sequence[Mapping[str, Any]]) -> Secti
     return Section(title="", columns=columns, rows=table, leads=True)
 
 
-def bound_in_words(label: str) -> str:
-    """What a bound is about: every iterate, or the last and by which theorem where several are."""
-    kind, _, theorem = label.partition(" ")
-    return f"last, Theorem {theorem}" if theorem else NAMES.get(kind, label).replace("last iterate, ", "last, ")
+def bounds_in_words(labels: Sequence[str]) -> list[str]:
+    """What bounds are about: every iterate, or the last, and by which theorem where several of a kind are."""
+    kinds = [label.partition(" ")[0] for label in labels]
+    return [
+        f"last, Theorem {label.partition(' ')[2]}" if kinds.count(kind) > 1 else NAMES.get(kind, label)
+        for label, kind in zip(labels, kinds, strict=True)
+    ]
 
 
 def _value(value: float) -> str:

@@ -135,7 +135,7 @@ class PoissonSampled(_Sampled):
 
     def theorem(self) -> str:
         if self.adjacency == "add-remove":
-            return "Poisson subsampling, both directions (Zhu, Dong, Wang 2022, Theorem 11)"
+            return "Zhu, Dong, Wang 2022, Theorem 11: Poisson subsampling, both directions"
         if self._turned:
             return "Poisson subsampling; replace-one: a record turned into its opposite (Neyman, Pearson 1933)"
         return "Poisson subsampling; replace-one as a group of one removal and one addition"

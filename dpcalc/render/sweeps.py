@@ -22,7 +22,6 @@ _TOLD = {
     "diameter": "D ",
     "delta": "δ ",
 }
-_BOUNDS = {"composition": "every iterate", "rdp": "last, Rényi", "optimal-shifts": "last, best shifts"}
 
 
 def sweep(result: Result) -> list[Chart]:
@@ -30,6 +29,8 @@ def sweep(result: Result) -> list[Chart]:
     rows = result.details.get("sweep")
     if not rows or not result.records:
         return []
+    from dpcalc.last_iterate.results import bounds_in_words
+
     first = result.records[0]
     name = next(iter(first))
     if len(result.details.get("swept", ())) > 1:
@@ -38,8 +39,11 @@ def sweep(result: Result) -> list[Chart]:
     best = tuple(row["epsilon"] for row in result.records)
     columns = [column for column in first if column.startswith("epsilon ")]
     others = {column.removeprefix("epsilon "): tuple(row[column] for row in result.records) for column in columns}
-    lines = [Line(label=_bound_name(label), x=x, y=y, main=False) for label, y in others.items() if y != best]
-    winners = [_bound_name(label) for label, y in others.items() if y == best]
+    names = bounds_in_words(list(others))
+    lines = [
+        Line(label=name, x=x, y=y, main=False) for name, y in zip(names, others.values(), strict=True) if y != best
+    ]
+    winners = [name for name, y in zip(names, others.values(), strict=True) if y == best]
     lines.append(Line(label=winners[0] if winners else "the best", x=x, y=best))
     return [
         Chart(
@@ -87,11 +91,3 @@ def _against(result: Result, name: str, other: str) -> Chart:
         lines=tuple(lines),
         limit=result.budget.max_epsilon,
     )
-
-
-def _bound_name(label: str) -> str:
-    """What a bound is about, in place of its name in a paper."""
-    kind, _, theorem = label.partition(" ")
-    if kind == "shifted-interpolation":
-        return f"last, Theorem {theorem}" if theorem else "last iterate"
-    return _BOUNDS.get(kind, label)

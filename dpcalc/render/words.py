@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpcalc.guarantee import Guarantee, Result, Verdict
@@ -19,6 +19,8 @@ _NOT_CERTIFIED = {
 _SHOWN_ORDERS = (2, 4, 8, 16, 32, 64)
 _FEW_ORDERS = (2, 8, 64)
 _USUAL_RATE = "0.01"
+_THEOREM = ", Theorem "
+_NO_SOURCE = "none"  # of an audit, which enforces nothing
 
 # Commands that were asked for other notions and for the risk, and so tell all of them.
 _OF_NOTIONS = ("convert",)
@@ -90,7 +92,8 @@ def numbers(result: Result, *, verbose: bool) -> list[Fact]:
     implied = result.command in _OF_NOTIONS and is_exact(guarantee) and not verbose
     nothing = guarantee.upper(guarantee.asks) is None and guarantee.mu is None and guarantee.rho is None
     facts: list[Fact] = []
-    if not (implied or nothing or guarantee.status in told):
+    beside = guarantee.status in told or (guarantee.status == "certified" and "neighbours" in told)
+    if not (implied or nothing or beside):
         facts.append((guarantee.status, _interval(guarantee)))
     if result.certified is not None and guarantee.status != "certified":
         facts.append(("certified", f"ε ≤ {rounded_up(result.certified.epsilon)}, which limits are checked against"))
@@ -253,10 +256,15 @@ def conditions(result: Result, *, verbose: bool) -> list[Fact]:
     if verbose:
         sources = [("by", first), *(("", other) for other in others)]
         return [*facts, *sources, *(("remark" if i == 0 else "", line) for i, line in enumerate(guarantee.remarks))]
-    more = "; -v for the mechanisms" if others else ""
-    return [*facts, ("by", reference(first) + more)]
+    source = reference(guarantee.citations)
+    if source == _NO_SOURCE or any("by" in section.columns for section in result.sections):
+        return facts
+    return [*facts, ("by", source + ("; -v for the mechanisms" if others else ""))]
 
 
-def reference(citation: str) -> str:
-    """Who has proved it and where, without what it says."""
-    return citation.partition(": ")[0]
+def reference(citations: Sequence[str]) -> str:
+    """Who has proved the first and where, without what it says; with the other theorems of the same paper."""
+    first, *others = (citation.partition(": ")[0].partition(_THEOREM) for citation in citations)
+    paper, theorem, number = first
+    numbers = dict.fromkeys((number, *(other[2] for other in others if theorem and other[0] == paper)))
+    return f"{paper} (Theorems {', '.join(numbers)})" if len(numbers) > 1 else f"{paper}{theorem}{number}"

@@ -47,9 +47,9 @@ class Node:
 
     @property
     def where(self) -> str:
-        """`spec.yaml:7: mechanisms[2].scale`."""
+        """`spec.yaml:7: mechanisms[2].scale`, or the field alone where there is no file."""
         place = self.source if self.line is None else f"{self.source}:{self.line}"
-        return f"{place}: {self.path}" if self.path else place
+        return ": ".join(filter(None, (place, self.path)))
 
     def fail(self, message: str) -> NoReturn:
         """Stop with a message that points here."""

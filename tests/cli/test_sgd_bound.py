@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 
 import pytest
 
@@ -233,7 +234,7 @@ def test_a_sweep_has_one_row_per_value_in_every_format(dpcalc) -> None:
     document = dpcalc(*sweep, "-f", "json").json
     assert [row["epochs"] for row in document["details"]["sweep"]] == [50, 100, 150, 200]
     assert document["epsilon"] == pytest.approx(7.579, abs=6e-4)  # the largest, so that a limit holds for all
-    assert dpcalc(*sweep, "-f", "markdown").out.count("last, Theorem 4.5") == 1
+    assert dpcalc(*sweep, "-f", "markdown").out.count("last iterate, Rényi") == 1
     assert "4.340" in dpcalc(*sweep).out
 
 
@@ -291,3 +292,18 @@ def test_a_million_random_batches(dpcalc) -> None:
     names = {bound["name"]: bound["epsilon"] for bound in document["details"]["bounds"]}
     assert names["optimal-shifts"] == document["epsilon"] < names["shifted-interpolation"] < names["composition"]
     assert json.dumps(document["mechanisms"])
+
+
+def test_a_sweep_tells_its_best_and_its_worst_first() -> None:
+    import dpcalc as api
+
+    setting = {"algorithm": "gd", "lr": 0.1, "sigma": 0.1, "sensitivity": 1, "n": 100, "delta": 1e-5}
+    convex = {"strong_convexity": 0.1, "smoothness": 1}
+    ends = [api.sgd_bound(**setting, **convex, steps=steps).epsilon for steps in (10, 50)]
+    swept = api.sgd_bound(**setting, **convex, sweep="steps=10:50:40")
+    first, *rest = str(swept).splitlines()
+    assert swept.epsilon == max(ends)
+    told = re.fullmatch(r"ε from ([\d.]+) \(steps = 10\) to ([\d.]+) \(steps = 50\) at δ = 1e-5", first)
+    assert told is not None
+    assert all(epsilon <= float(text) <= 1.001 * epsilon for epsilon, text in zip(ends, told.groups(), strict=True))
+    assert rest[1].split("  ")[-3:] == ["every iterate", "last iterate", "last iterate, Rényi"]
