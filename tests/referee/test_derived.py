@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,17 @@ def test_less_than_random_batches_rest_on_does_not_follow(capsys: pytest.Capture
     request = {**result["details"]["request"], "strong_convexity": 0.19}
     assert not follows({**result, "details": {**result["details"], "request": request}})
     assert follows(result)
+
+
+def test_batches_may_be_as_rarely_too_large_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """200 times the chance that 400 − 1 coins of 1/20 show so many heads, in fractions, and a little less."""
+    result = told(RANDOM["Poisson, strongly convex"], capsys)
+    *others, overflow = result["mechanisms"]
+    least = int(result["details"]["largest_batch"])
+    chance = sum(Fraction(math.comb(399, k) * 19 ** (399 - k), 20**399) for k in range(least, 400))
+    exact = math.nextafter(float(200 * chance / int(overflow.get("count", 1))), 1.0)
+    assert follows({**result, "mechanisms": [*others, {**overflow, "delta": exact}]})
+    assert not follows({**result, "mechanisms": [*others, {**overflow, "delta": exact * (1 - 1e-9)}]})
 
 
 def test_a_request_that_does_not_belong_to_the_result_is_seen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,8 @@ import pytest
 
 pytest.importorskip("flint")
 
+from flint import arb, ctx
+
 from dpcalc.accounting.certified import coarsen, compose, convolve, discretise, read
 from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, UPPER, Component, Law
 from dpcalc.pairs.gaussian import GaussianPair
@@ -22,7 +24,9 @@ from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.sums.allocated import lower_pair, upper_pair
 from dpcalc.pairs.sums.law import SumLaw
 from dpcalc.pairs.sums.terms import terms
+from dpcalc.referee import check, laws
 from dpcalc.referee.check import checked
+from dpcalc.referee.compose import Bounds, down, exactly, on_grid, up
 
 DELTA = 1e-5
 GAUSSIAN = {"type": "gaussian", "noise_multiplier": 2.0}
@@ -265,10 +269,40 @@ def test_allocation_taken_for_poisson_sampling_is_found() -> None:
 
 
 def test_the_ends_of_a_ball_are_rounded_outwards() -> None:
-    from flint import arb
-
-    from dpcalc.referee.compose import down, up
-
     for k in range(1, 200):
         ball = arb(k) / 7
         assert arb(down(ball)) < ball < arb(up(ball))
+
+
+def outside(found: Bounds, exact: arb) -> bool:
+    """Whether both bounds are doubles and the truth lies strictly between them."""
+    doubles = isinstance(found.upper, float) and isinstance(found.lower, float)
+    return doubles and bool(arb(found.lower) < exact < arb(found.upper))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("epsilon", [0.3, 0.7])
+def test_bounds_of_either_direction_are_doubles_around_the_truth(
+    turned: bool, epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P = (6, 1)/7 and Q = (3, 4)/7, or the other way round: δ is that of one direction, (4 − e^ε)/7."""
+    monkeypatch.setattr(ctx, "prec", 128)
+    masses = [(arb(6) / 7, arb(3) / 7), (arb(1) / 7, arb(4) / 7)]
+    atoms = [((q, p) if turned else (p, q)) for p, q in masses]
+    law = laws.Law(atoms=tuple(((p / q).log(), p, q) for p, q in atoms))
+    exact = (arb(4) - arb(epsilon).exp()) / 7
+    assert outside(exactly([(law, 1)], arb(epsilon)), exact)
+    found = on_grid([(law, 1)], 2.0**-10, 1e-6).delta(arb(epsilon))
+    assert outside(found, exact)
+    assert found.upper - found.lower < 1e-2
+
+
+def test_bounds_of_gaussians_are_doubles_around_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctx, "prec", 128)
+    for mu in (0.3, 1.0, 2.5):
+        for epsilon in (0.1, 1.0):
+            found = check._gaussian_bounds([(arb(mu), 1)], check.Claim("upper", epsilon, 0.1))
+            half, ratio = arb(mu) / 2, arb(epsilon) / arb(mu)
+            below, above = ((-(x / arb(2).sqrt())).erfc() / 2 for x in (half - ratio, -half - ratio))
+            assert found is not None
+            assert outside(found, below - arb(epsilon).exp() * above)
