@@ -5,12 +5,14 @@
     python benchmarks/mutants.py --only conversions/pure.py:44 --seconds 300      # those of a line
     python benchmarks/mutants.py --kind logic --folder pairs --count 40 --seed 1  # a seeded sample
 
-`mutations.py` and `claims.py` say what is planted. The tests of a folder are collected once. Each test file is run once
-as it is, to learn which functions of the package its tests call and how long they take; that is kept (--reach) until
-the file changes. A mutant is then planted in a fork, by giving its function the code of the edited source, and meets
-the tests that call the function: the strict ones first, then the quick ones, as many as take --seconds of processor
-time. It is found if one of them fails, or if they take more than ten times as long. What harmless.toml names is counted
-apart. Tests that start another process do not see the mutant there. Not part of CI: a folder takes minutes.
+`mutations.py`, `claims.py` and `factors.py` say what is planted. The tests of a folder are collected once. Each test
+file is run once as it is, to learn which functions of the package its tests call and how long they take; that is kept
+(--reach) until the file changes. A mutant is then planted in a fork, by giving its function the code of the edited
+source, and meets the tests that call the function: the strict ones first, then the quick ones, as many as take
+--seconds of processor time. It is found if one of them fails, or if they take more than ten times as long. What
+harmless.toml names is counted apart, and so are factors that only break the code, where a number has to be whole. Tests
+that start another process do not see the mutant there. Modules whose libraries are missing are left out. Not part of
+CI: a folder takes minutes.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ RESTS_ON = {  # beside its own: tests that hold the numbers of a folder to exact
     "spec": ["cli/test_compose.py", "cli/test_calibrate.py", "cli/test_gates.py"],
 }
 STRICT = {"test_strict", "test_planted", "test_sums_strict", "test_claims"}  # made for this: they are met first
+_BROKEN = 3
 MODULES = [
     "conversions",
     "spec",
@@ -108,7 +111,9 @@ class Planter:
         if not chosen:
             return "unmet"
         code = _in_fork(functools.partial(_planted, mutant, chosen), int(10 * total + 30))
-        if code not in (0, 1, -signal.SIGXCPU, -signal.SIGKILL):
+        if code == _BROKEN and mutant.kind == "factors":
+            return "broken"
+        if code not in (0, 1, _BROKEN, -signal.SIGXCPU, -signal.SIGKILL):
             return f"ended {code}"
         return "found" if code else "SURVIVES"
 
@@ -160,11 +165,12 @@ def _reached(items: list[pytest.Item], stored: Path) -> int:
 
 
 def _planted(mutant: Mutant, items: list[pytest.Item]) -> int:
-    """Whether a test fails with the mutant in place."""
+    """Whether a test fails with the mutant in place, or is broken by a number that had to be whole."""
     _plant(mutant)
     for item in items:
-        if any(report.failed for report in runtestprotocol(item, log=False, nextitem=None)):
-            return 1
+        failed = [report for report in runtestprotocol(item, log=False, nextitem=None) if report.failed]
+        if failed:
+            return _BROKEN if any("TypeError" in report.longreprtext for report in failed) else 1
     return 0
 
 
@@ -209,7 +215,11 @@ def wanted_mutants(wanted: argparse.Namespace) -> dict[str, list[Mutant]]:
         files = [name.partition(":")[0] for name in wanted.only or [inside]]
         if inside not in files or (wanted.folder and folder not in wanted.folder):
             continue
-        found = mutants_of(path) if wanted.kind != "wrong" else wrong_programs(path)
+        try:
+            found = mutants_of(path) if wanted.kind != "wrong" else wrong_programs(path)
+        except ModuleNotFoundError as error:
+            print(f"{inside} is left out: {error}", file=sys.stderr)
+            continue
         for mutant in found:
             here = not wanted.only or {inside, f"{inside}:{mutant.line}"} & set(wanted.only)
             if here and wanted.kind in (None, mutant.kind):
@@ -224,7 +234,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", nargs="*", help="folders or modules of the package (default: all)")
     parser.add_argument("--only", nargs="*", metavar="FILE[:LINE]", help="the mutants of a file or line of the package")
-    parser.add_argument("--kind", choices=("soundness", "claims", "logic", "wrong"))
+    parser.add_argument("--kind", choices=("soundness", "claims", "factors", "logic", "wrong"))
     parser.add_argument("--count", type=int, help="a sample of so many of each folder (default: all)")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--seconds", type=float, default=60, help="of tests that a mutant meets")
@@ -249,8 +259,8 @@ def main() -> None:
     for folder, kind in sorted({key[:2] for key in count}):
         numbers = {verdict: count[folder, kind, verdict] for verdict in ("found", "SURVIVES", "unmet", "listed")}
         numbers["ended"] = sum(n for key, n in count.items() if key[:2] == (folder, kind) and "ended" in key[2])
-        harmless = count[folder, kind, "harmless"]
-        print(f"{folder:12} {kind:9} {numbers['found']} of {sum(numbers.values())} found, {harmless} harmless")
+        apart = ", ".join(f"{count[folder, kind, verdict]} {verdict}" for verdict in ("harmless", "broken"))
+        print(f"{folder:12} {kind:9} {numbers['found']} of {sum(numbers.values())} found, {apart}")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ of such a value, `accumulated(…)`, or what is called an error, lost, gone, sla
 next to 1 goes. `up`, `down`, `times_up` and `nextafter` return what they are given; a factor of two or four between
 adjacencies becomes one. Error terms for rounding that stand in one sum are one allowance. What only steers (pilots,
 hints, pictures) is left out; harmless.toml names what else was found by inspection to bear no bound, with the reason.
-*Claims*: see `claims.py`. *Logic*: a comparison, a minimum, a rounding direction, a sign or a conjunction is turned
-round. *Wrong*: the programs of wrong.toml, which tests once let pass.
+*Claims* and *factors*: see `claims.py` and `factors.py`. *Logic*: a comparison, a minimum, a rounding direction, a sign
+or a conjunction is turned round. *Wrong*: the programs of wrong.toml, which tests once let pass.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 import tomllib
 from claims import claims
+from factors import factors
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = 1e-9
@@ -140,8 +141,14 @@ class _Edits(ast.NodeVisitor):
                 self._add("soundness", node, f"(0.0 * ({self._text(node)}))")
             for text in claims(node, self.parents):
                 self._add("claims", node, text)
+            for text in factors(node, self.parents, pays=self._pays(node)):
+                self._add("factors", node, text)
         for text in _logic(node):
             self._add("logic", node, text)
+
+    def _pays(self, node: ast.expr) -> bool:
+        """Whether a term is an error or part of one."""
+        return any(self.is_error(each) for each in (node, *self.parents) if isinstance(each, ast.expr))
 
     def _soundness(self, node: ast.expr) -> None:
         parent = self.parents[-1]
