@@ -128,12 +128,15 @@ def _text(value: Any) -> str:
 
 
 def fields_of(record: type) -> tuple[Field, ...]:
-    """The annotated fields of a record: those given by their place first, those that every question has last."""
+    """The annotated fields of a record: those given by their place, those it calls leading, those of every question."""
     hints = get_type_hints(record, include_extras=True)
     listed = [each for each in dataclasses.fields(record) if get_origin(hints[each.name]) is Annotated]
     shared = {each.name for each in dataclasses.fields(Asked)}
     found = (_field(each, hints[each.name]) for each in listed)
-    return tuple(sorted(found, key=lambda each: (each.name in shared, bool(each.option.flags))))
+    rank = {name: place for place, name in enumerate(reversed(getattr(record, "leading", ())), start=1)}
+    return tuple(
+        sorted(found, key=lambda each: (each.name in shared, bool(each.option.flags), -rank.get(each.name, 0)))
+    )
 
 
 def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
@@ -160,11 +163,12 @@ def check(record: Any) -> None:
 class Asked(ABC):
     """A question with the limits that its answer is held against: a command, and a function in Python.
 
-    `example` is the line that its help ends with, `draws` whether its guarantee can be drawn. What `writes` by itself
-    shows no result.
+    `example` is the line that its help ends with, `leading` are the fields that a newcomer looks for, `draws` tells
+    whether its guarantee can be drawn. What `writes` by itself shows no result.
     """
 
     example: ClassVar[str]
+    leading: ClassVar[tuple[str, ...]] = ()
     draws: ClassVar[bool] = True
     writes: ClassVar[bool] = False
 

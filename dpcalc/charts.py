@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dpcalc.report import rounded_up, written
+from dpcalc.report import beside_a_budget, rounded_up, written
 
 # From this ratio between the largest and the smallest on, a logarithmic axis shows more than a linear one.
 LOGARITHMIC_FROM = 8.0
@@ -32,7 +32,7 @@ class Line:
     def end(self) -> str:
         """What stands at its right end: its name, and the value there where no mark tells one."""
         value = max(self.points())[1]
-        told = f"{value:,.0f}" if value >= _COUNTED and value == int(value) else rounded_up(value)
+        told = f"{value:,.0f}" if value >= _COUNTED and value == int(value) else beside_a_budget(value)
         return self.label if self.marks else f"{self.label} {told}".strip()
 
     def points(self) -> list[tuple[float, float]]:
@@ -71,9 +71,10 @@ class Chart:
         return [x for line in self.lines for x, _ in line.points()]
 
     def y_values(self) -> list[float]:
-        """Every y that can be drawn, and the limit."""
+        """Every y that can be drawn, with the limit and the line y = x."""
         lower = [y for line in self.lines for y in line.lower if y is not None and math.isfinite(y)]
         drawn = [y for line in self.lines for _, y in line.points()]
+        drawn += self.x_values() if self.identity else []
         return [*drawn, *lower, *([] if self.limit is None else [self.limit])]
 
     def x_is_logarithmic(self) -> bool:

@@ -81,13 +81,20 @@ def train(**options: Any) -> Result:
 
 
 def verify(*results: Any, **options: Any) -> Result:
-    """Results (paths) computed again in ball arithmetic: confirmed, contradicted or not checked."""
-    return _called("verify", {**options, "results": [str(each) for each in results]})
+    """Results (as they are, or their paths) computed again in ball arithmetic: confirmed, contradicted, not checked."""
+    with tempfile.TemporaryDirectory(prefix="dpcalc-") as folder:
+        paths = [Path(folder) / f"result-{place}.json" for place in range(len(results))]
+        for each, path in zip(results, paths, strict=True):
+            if isinstance(each, Result):
+                each.save(path)
+        found = [str(path if isinstance(each, Result) else each) for each, path in zip(results, paths, strict=True)]
+        return _called("verify", {**options, "results": found})
 
 
 def diff(before: Any, after: Any, **options: Any) -> Result:
-    """What changed between two releases (paths of specs or results), by entry and in ε."""
-    return _called("diff", {**options, "before": str(before), "after": str(after)})
+    """What changed between two releases, by entry and in ε: each a mechanism, a result, a list of them or a path."""
+    sides = {"before": _documents([before]), "after": _documents([after])}
+    return _called("diff", {**options, **sides})
 
 
 def _documents(releases: Sequence[Any]) -> list[Any]:

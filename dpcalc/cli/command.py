@@ -83,7 +83,10 @@ def _annotation(field: Field) -> Any:
     """The field as typer wants it: what reads it, unless it is a word of a list, which can be completed."""
     about = field.option
     kind: Any = field.kind if field.choices or field.kind is bool else str
-    settings: dict[str, Any] = {"help": about.help, "metavar": about.metavar}
+    settings: dict[str, Any] = {
+        "help": about.help,
+        "metavar": about.metavar or ("FILE" if field.kind is Path else None),
+    }
     if about.parse is not None or field.kind is Path:
         settings["parser"] = _checked(field)
     if about.flags:

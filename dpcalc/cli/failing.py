@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import Any
 
 from dpcalc.cli.help import choices
@@ -126,7 +127,8 @@ def _of_name(error: Any) -> InputError | None:
     """An option or a command that does not exist, or an option without its value."""
     option = getattr(error, "option_name", None)
     if type(error).__name__ == "NoSuchOption":
-        near = " or ".join(sorted((name for name in error.possibilities or () if name != "--help"), key=len))
+        names = [name for name in error.possibilities or () if name != "--help"]
+        near = next(iter(get_close_matches(option, names, n=1, cutoff=0)), "")
         return InputError(f"no such option{near and f'; did you mean {near}?'}", where=option, found=option)
     if option is not None:
         return InputError("needs a value", where=option)

@@ -25,14 +25,28 @@ def help_text(command: Any, context: Any) -> str:
 
 
 def pasteable(line: str, width: int) -> str:
-    """A command over several lines as a shell reads it: broken between words, each line but the last ends in \\."""
+    """A command over several lines as a shell reads it: broken before options, each line but the last ends in \\."""
     lines, current = [], " "
-    for word in line.split(" ") if "'" not in line and '"' not in line else map(shlex.quote, shlex.split(line)):
+    words = line.split(" ") if "'" not in line and '"' not in line else list(map(shlex.quote, shlex.split(line)))
+    for word in _with_values(words, width):
         if len(current) + len(word) + 3 > width and current.strip():
             lines.append(f"{current} \\")
             current = "   "
         current = f"{current} {word}"
     return "\n".join([*lines, current])
+
+
+def _with_values(words: list[str], width: int) -> list[str]:
+    """The words, of which an option and its value are one where they fit a line together."""
+    joined: list[str] = []
+    for word in words:
+        before = joined[-1] if joined else ""
+        is_value = before.startswith("-") and " " not in before and not word.startswith("-")
+        if is_value and len(before) + len(word) + 8 <= width:
+            joined[-1] = f"{before} {word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _path(context: Any) -> str:

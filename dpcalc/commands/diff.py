@@ -28,8 +28,8 @@ class Diff(Asked):
 
     example: ClassVar[str] = "dpcalc diff examples/dp-sgd.yaml examples/mixed-release.yaml --delta 1e-5"
 
-    before: Annotated[str, argument(metavar="A", help="The spec or result of before; - is standard input.")]
-    after: Annotated[str, argument(metavar="B", help="The one of after.")]
+    before: Annotated[Any, argument(metavar="A", help="The spec or result of before; - is standard input.")]
+    after: Annotated[Any, argument(metavar="B", help="The one of after.")]
     delta: Annotated[tuple[float, ...], DELTAS] = ()
     epsilon: Annotated[float | None, number("--epsilon", help="Compare δ at this ε.", allowed=NON_NEGATIVE)] = None
     adjacency: Annotated[Adjacency | None, ADJACENCY] = None
@@ -44,7 +44,8 @@ class Diff(Asked):
         from dpcalc.spec.sources import read_documents
         from dpcalc.spec.specification import common_budget
 
-        sides = [read_documents([path], ()) for path in (self.before, self.after)]
+        given = ([side] if isinstance(side, str) else side for side in (self.before, self.after))
+        sides = [read_documents(side, ()) for side in given]
         question = self._question(sides)
         under = self.adjacency
         if any(each.adjacency == "replace-one" for side in sides for each in side):
@@ -58,7 +59,7 @@ class Diff(Asked):
             guarantee=new.guarantee,
             headline=_headline(old.guarantee, new.guarantee, grown, self.max_increase),
             details={
-                "before": _numbers(old.guarantee),
+                "before": {**_numbers(old.guarantee), "mechanisms": list(old.guarantee.mechanisms)},
                 "after": _numbers(new.guarantee),
                 "increase": grown,
                 "max_increase": self.max_increase,

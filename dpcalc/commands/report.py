@@ -68,11 +68,15 @@ class Report(Asked):
             if self.delta or self.adjacency or self.slack or self.limits.limits():
                 raise InputError("a ledger has fixed its δ, adjacency and limits; these have no effect on it")
             first, *rest = pages
-            return _with_parts(replace(first, command="report"), rest)
+            return _with_parts(replace(first, command="report"), rest, self._names())
         result, documents = self._release(others)
         if self.statement is not None:
             return _stated(result, self.statement, self.unit, self.prior)
-        return _with_parts(result, [*_stories(documents), *pages])
+        return _with_parts(result, [*_stories(documents), *pages], self._names())
+
+    def _names(self) -> list[str]:
+        """What the page is about, by the names of the files: nobody's folders, no address of a server."""
+        return [Path(source).name for source in self.sources if source != "-" and not source.startswith(_POSTGRES)]
 
     def _release(self, paths: Sequence[str]) -> tuple[Result, list[Document]]:
         """Everything that the files list, composed."""
@@ -132,8 +136,8 @@ def _stories(documents: Sequence[Document]) -> list[Result]:
     return [from_json(each) for each in told if each.get("command") in _WITH_A_STORY]
 
 
-def _with_parts(result: Result, parts: Sequence[Result]) -> Result:
-    details = {**result.details, "parts": [to_json(part) for part in parts]}
+def _with_parts(result: Result, parts: Sequence[Result], names: list[str]) -> Result:
+    details = {**result.details, "sources": names, "parts": [to_json(part) for part in parts]}
     private = result.private or any(part.private for part in parts)
     return replace(result, parts=tuple(parts), details=details, private=private)
 

@@ -40,6 +40,11 @@ class Train(Files, Wanted, Settings, Asked):
 
     example: ClassVar[str] = "dpcalc train --model logistic --epochs 2 --epsilon 1 --delta 1e-5"
 
+    leading: ClassVar[tuple[str, ...]] = (
+        *("data", "model", "descent", "filter", "clipping", "optimizer", "epsilon", "delta", "noise", "clip"),
+        *("lr", "epochs", "steps", "batch_size"),
+    )
+
     descent: Annotated[
         Algorithm | None,
         option("--algorithm", help="Full batch, cyclic or stochastic; sgd, or gd with --filter gdp.", panel="Method"),

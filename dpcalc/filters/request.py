@@ -39,7 +39,7 @@ def _but_pld(text: str) -> str:
 class Request:
     """The filter, its noise and its budget, as the user states them."""
 
-    kind: Annotated[FilterKind, option("--filter", help="gdp, rdp or dp; pld is refused.", parse=_but_pld, panel=_WHAT)]
+    kind: Annotated[FilterKind, option("--filter", help="What is added up.", parse=_but_pld, panel=_WHAT)]
     sigma: Annotated[float | None, number("--sigma", help="Noise on the sum (standard deviation).", panel=_NOISE)] = (
         None
     )
@@ -96,7 +96,8 @@ class Request:
     ] = None
     engine: Annotated[Engine, option("--engine", help="local, or dask for tables.", panel=_RUNNING)] = "local"
     scheduler: Annotated[
-        str | None, option("--scheduler", help="Address of a Dask scheduler; default: a local one.", panel=_RUNNING)
+        str | None,
+        option("--scheduler", metavar="URL", help="Address of a Dask scheduler; default: a local one.", panel=_RUNNING),
     ] = None
     read_limit: Annotated[
         int, whole("--read-limit", help="Bytes that reading a file may take, if it has fewer.", panel=_RUNNING)

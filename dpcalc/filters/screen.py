@@ -14,6 +14,7 @@ from dpcalc.filters.summary import Losses, beyond, last_run_step, members, odome
 from dpcalc.guarantee import Bar, Guarantee, Section
 from dpcalc.mechanisms.declared import DeclaredGDP, DeclaredRDP, DeclaredZCDP
 from dpcalc.report import beside_a_budget, rounded_up
+from dpcalc.rounding import up
 
 _BINS = 5
 AFTER_THE_FACT_IN_SHORT = "own ε: after the fact, neither exact nor a bound if steps depended on outputs"
@@ -60,7 +61,12 @@ def _records(run: Run, budget: str) -> str:
 
 def _finished(run: Run, budget: str) -> str:
     whole = run.settings.scope == "global"
-    most = f"{_symbol(run.settings.rule.unit)} = {rounded_up(float(run.filter.spent.max(initial=0.0)), 4)}"
+    rule, largest = run.settings.rule, float(run.filter.spent.max(initial=0.0))
+    notion = (run.settings.budget or rule).notion
+    if isinstance(notion, DeclaredZCDP) and rule.unit == "mu":
+        most = f"ρ = {rounded_up(up(largest * largest / 2))}"
+    else:
+        most = f"{_symbol(rule.unit)} = {rounded_up(largest)}"
     if run.settings.dominating is not None:
         fitted = dominating.fitted(run, run.settings.dominating[1]).mu
         most = f"μ = {rounded_up(float(fitted.max(initial=0.0)), 4)}"
@@ -76,24 +82,24 @@ def _finished(run: Run, budget: str) -> str:
 
 def _tracked(run: Run) -> str:
     shown = odometer(run, None)
-    symbol = _symbol(shown["unit"])
+    symbol, without = _symbol(shown["unit"]), "" if run.settings.budget or run.settings.rule.notion else ", no budget"
     if run.settings.scope == "global":
         loss, last = beside_a_budget(shown["loss"][-1]), shown["stopping_times"][-1]
-        return f"the loss up to step {last} is at most {symbol} = {loss} (stretches of {shown['width']:g}, no budget)"
+        return f"the loss up to step {last} is at most {symbol} = {loss} (stretches of {shown['width']:g}{without})"
     loss = beside_a_budget(shown["largest_loss"])
-    return f"nobody's loss is above {symbol} = {loss} (stretches of {shown['width']:g}, no budget)"
+    return f"nobody's loss is above {symbol} = {loss} (stretches of {shown['width']:g}{without})"
 
 
 def _budget(rule: Rule) -> str:
     """A budget that is not (ε,δ), as it was given: μ, or ρ at orders."""
     notion = rule.notion
     if isinstance(notion, DeclaredGDP):
-        return f"μ = {math.sqrt(rule.limits[0]) / rule.scale:.4g}"
+        return f"μ = {rounded_up(math.sqrt(rule.limits[0]) / rule.scale)}"
     if isinstance(notion, DeclaredZCDP):
-        return f"ρ = {rule.limits[0] / (2 * rule.scale**2) if rule.squares else rule.limits[0]:.4g}"
+        return f"ρ = {rounded_up(rule.limits[0] / (2 * rule.scale**2) if rule.squares else rule.limits[0])} (zCDP)"
     if isinstance(notion, DeclaredRDP):
         return ", ".join(
-            f"ρ = {rho:.4g} at order {order:g}" for order, rho in zip(rule.orders, rule.limits, strict=False)
+            f"ρ = {rounded_up(rho)} at order {order:g}" for order, rho in zip(rule.orders, rule.limits, strict=False)
         )
     return "the budget"
 
@@ -110,10 +116,16 @@ def facts(run: Run, found: Losses, stated: Guarantee) -> list[tuple[str, str]]:
         told.append(
             ("parts of δ", f"{rule.split.filter:.4g} for the filter, {rule.split.steps:.4g} for the steps' own")
         )
-    if rule.notion is not None and rule.mixture is None and stated.epsilon is not None:
-        told.append((stated.status, f"{_budget(rule)} for everyone, fixed beforehand; one record added or removed"))
-    if run.settings.scope == "global":
+    whole = run.settings.scope == "global"
+    # A finished run that went beyond its budget has no guarantee, and none is told.
+    known = any(value is not None for value in (stated.epsilon, stated.mu, stated.rho)) or stated.rdp
+    if known and rule.notion is not None and rule.mixture is None:
+        whom = "the whole run" if whole else "everyone"
+        told.append((stated.status, f"{_budget(rule)} for {whom}, fixed beforehand; one record added or removed"))
+    if whole:
         return told
+    if run.odometer is not None and rule.notion is not None:
+        told.append(("odometer", _tracked(run)))
     if not run.settings.finished:
         told.append(("taking part", _taking_part(run)))
     if found.epsilon is None or run.settings.finished:

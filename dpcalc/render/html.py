@@ -66,7 +66,9 @@ def as_page(result: Result, *, title: str = "Privacy report") -> str:
     """A self-contained HTML page: no script, no request, light and dark, fit for printing and for screen readers."""
     template = _environment().get_template("page.html")  # before any picture is computed: it may be missing
     parts = [_part(each) for each in (result, *result.parts)]
-    page: str = template.render(title=title, parts=parts, version=__version__, date=date.today().isoformat())
+    about = [printable(name) for name in result.details.get("sources") or ()]
+    when = date.today().isoformat()
+    page: str = template.render(title=title, about=about, parts=parts, version=__version__, date=when)
     return page
 
 

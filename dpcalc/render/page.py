@@ -12,13 +12,13 @@ from dpcalc.version import __version__
 
 
 def as_markdown(result: Result) -> str:
-    """The same as the screen, verbose, as Markdown; the parts of a report one after the other."""
+    """The same as the screen with all sources, as Markdown; the parts of a report one after the other."""
     told = [line for each in (result, *result.parts) for line in _told(each)]
     return "\n\n".join([*told, f"dpcalc {__version__} {result.command}, {date.today().isoformat()}"]) + "\n"
 
 
 def _told(result: Result) -> list[str]:
-    facts = [*numbers(result, verbose=True), *conditions(result, verbose=True)]
+    facts = [*numbers(result, verbose=False), *conditions(result, verbose=True)]
     guarantee = Section(title="", columns=("", ""), rows=tuple(facts))
     curve = Section(title="", columns=("δ", "ε"), rows=tuple((delta, epsilon) for epsilon, delta in result.curve))
     tables = [guarantee, *result.sections, *([curve] if result.curve else [])]

@@ -4,24 +4,10 @@ from __future__ import annotations
 
 from dpcalc.charts import Chart, Line, tick_text
 from dpcalc.guarantee import Result
+from dpcalc.render.captions import requested
 from dpcalc.report import written
 
 _LINES = 6
-_TOLD = {
-    "algorithm": "",
-    "n": "n ",
-    "batch_size": "batch ",
-    "sigma": "σ ",
-    "noise_multiplier": "noise/clip ",
-    "noise_over_sensitivity": "bσ/L ",
-    "clip": "clip ",
-    "sensitivity": "L ",
-    "lr": "rate ",
-    "strong_convexity": "m ",
-    "smoothness": "M ",
-    "diameter": "D ",
-    "delta": "δ ",
-}
 
 
 def sweep(result: Result) -> list[Chart]:
@@ -48,24 +34,13 @@ def sweep(result: Result) -> list[Chart]:
     return [
         Chart(
             title=f"ε of the last iterate against {name}",
-            subtitle=_request(result, name),
+            subtitle=requested(result, name),
             x_label=name,
             y_label=f"ε at δ = {written(first['delta'])}",
             lines=tuple(lines),
             limit=result.budget.max_epsilon,
         )
     ]
-
-
-def _request(result: Result, *swept: str) -> str:
-    request = result.details.get("request", {})
-    left_out = {name.replace("-", "_") for name in swept}
-    known = {key: request[key] for key in _TOLD if request.get(key) is not None and key not in left_out}
-    return ", ".join(f"{_TOLD[key]}{_value(value)}" for key, value in known.items())
-
-
-def _value(value: object) -> str:
-    return written(value) if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _against(result: Result, name: str, other: str) -> Chart:
@@ -85,7 +60,7 @@ def _against(result: Result, name: str, other: str) -> Chart:
     ]
     return Chart(
         title=f"ε of the last iterate against {name} and {other}",
-        subtitle=_request(result, name, other),
+        subtitle=requested(result, name, other),
         x_label=name,
         y_label=f"ε at δ = {written(result.records[0]['delta'])}",
         lines=tuple(lines),

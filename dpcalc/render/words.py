@@ -214,7 +214,9 @@ def _attacker(guarantee: Guarantee, *, all_rates: bool) -> str:
     text = f"finds ≤ {', '.join(shares)} of members at {', '.join(alarms)} % false alarms"
     text += f"; advantage ≤ {rounded_up(risk.advantage, 3)}"
     if risk.prior != 0.5:
-        text += f"; guesses right ≤ {percentage(risk.bayes_accuracy, 4)} of the time at prior {written(risk.prior)}"
+        alone = rounded_up(100 * max(risk.prior, 1 - risk.prior))
+        text += f"; at prior {written(risk.prior)} guesses right ≤ {percentage(risk.bayes_accuracy, 4)} of the time, "
+        text += f"without the release {alone} %"
     return text
 
 

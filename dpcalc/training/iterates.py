@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from dpcalc.filters.individual import quantiles
+
 if TYPE_CHECKING:
     from dpcalc.training.loop import Trainer
 
@@ -81,9 +83,13 @@ def compare(trainer: Trainer) -> None:
 
 
 def measure(trainer: Trainer) -> None:
-    """Try the released parameters on some test records now and then, where these are public."""
+    """Now and then, for pictures: try the parameters on some public test records, and read off what people spent."""
     often = trainer.step % -(-trainer.total_steps // _MEASURED) == 0 or trainer.finished
-    if not often or trainer.plan.looked or not len(trainer.data.x_test) or trainer.settings.release == "last":
+    if not often or trainer.settings.release == "last":
+        return
+    if trainer.filter is not None:
+        trainer.history.spent.append((trainer.step, quantiles(trainer.filter.spent)))
+    if trainer.plan.looked or not len(trainer.data.x_test):
         return
     x, y = trainer.data.x_test[:_TRIED], trainer.data.y_test[:_TRIED]
     trainer.history.measured.append((trainer.step, float(trainer.model.quality(trainer.parameters, x, y))))

@@ -16,6 +16,7 @@ from dpcalc.filters.rule import theorem_of
 from dpcalc.filters.subsampled import gaussian_rdp
 from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee
 from dpcalc.mechanisms.base import Mechanism
+from dpcalc.rounding import up
 from dpcalc.solve import bracket, solve
 from dpcalc.training.plan import Parts, Plan
 
@@ -52,11 +53,15 @@ def epsilon_so_far(plan: Plan, final: float) -> Callable[[int], float]:
     mechanism, _ = plan.releases()[0]
     rdps = mechanism.rdp(orders)
     looked = sum((count * each.rdp(orders) for each, count in plan.looked), np.zeros(len(orders)))
+    mu = None if plan.looked else mechanism.gdp()
 
     def epsilon(steps: int) -> float:
         count = plan.releases(steps=min(steps, plan.planned_steps))[0][1]
         left = plan.delta - steps * plan.overflow
-        return min(final, float(conversions.rdp_epsilon(orders, count * rdps + looked, left)))
+        known = [final, float(conversions.rdp_epsilon(orders, count * rdps + looked, left))]
+        if mu is not None:
+            known.append(float(conversions.gdp_epsilon(up(mu * math.sqrt(count)), left)))
+        return min(known)
 
     return epsilon
 

@@ -40,6 +40,8 @@ def describe(trainer: Trainer, quality: Quality, data: Dataset, log: str | None)
     }
     if trainer.filter is not None:
         details["spent"] = quantiles(trainer.filter.spent)
+        details["spent_unit"] = trainer.plan.budget.unit
+        details["spent_so_far"] = [{"step": step, "spent": found} for step, found in trainer.history.spent]
         details["dropped_records"] = int(trainer.filter.lost.sum())
     if trainer.plain is not None:
         details["without_filter"] = {"steps": trainer.plan.planned_steps, measured: trainer.plain}

@@ -154,7 +154,7 @@ def _growth(plan: Plan, guarantee: Guarantee, steps: int) -> list[dict[str, Any]
         return []
     epsilon = epsilon_so_far(plan, guarantee.epsilon)
     some = sorted({max(1, steps * i // _SHOWN) for i in range(1, _SHOWN + 1)})
-    return [{"step": step, "epsilon": epsilon(step)} for step in some]
+    return [{"step": step, "epsilon": guarantee.epsilon if step == steps else epsilon(step)} for step in some]
 
 
 def _observer(plan: Plan, guarantee: Guarantee, advance: Callable[..., None]) -> Callable[[Trainer], None]:

@@ -19,11 +19,16 @@ class Wanted:
 
     data: Annotated[
         str,
-        option("--data", help="Folder of IDX files, .npz, .csv with a label column, or synthetic.", panel=DATA),
+        option(
+            "--data",
+            metavar="PATH",
+            help="Folder of IDX files, .npz, .csv with a label column, or synthetic.",
+            panel=DATA,
+        ),
     ] = "synthetic"
-    test_data: Annotated[str | None, option("--test-data", help="A .csv to test on, if --data is one.", panel=DATA)] = (
-        None
-    )
+    test_data: Annotated[
+        str | None, option("--test-data", metavar="FILE", help="A .csv to test on, if --data is one.", panel=DATA)
+    ] = None
     epsilon: Annotated[
         float | None,
         number("--epsilon", help="Find the noise for this ε; 3 if no noise is given.", panel=PRIVACY),

@@ -211,3 +211,21 @@ def test_slack_fits_one_mu() -> None:
     assert 1.2 < fitted["mu"] < 1.3 < dpcalc.compose(dpcalc.Laplace(epsilon=0.3, count=20), delta=1e-5).mu
     with pytest.raises(dpcalc.InputError, match="slack"):
         dpcalc.compose(dpcalc.Gaussian(sigma=2, sensitivity=1), delta=1e-5, slack=1.5)
+
+
+def test_releases_are_compared_as_they_are() -> None:
+    """Two Gaussians of μ = ½ and μ = ¼, as values, lists and results; the bound of ¼ is the closed form."""
+    before, after = (dpcalc.Gaussian(noise_multiplier=noise) for noise in (2, 4))
+    compared = dpcalc.diff(before, [after], delta=1e-6)
+    assert compared.epsilon == pytest.approx(float(dpcalc.gdp_epsilon(0.25, 1e-6)), rel=1e-9)
+    assert compared.details["before"]["epsilon"] == pytest.approx(float(dpcalc.gdp_epsilon(0.5, 1e-6)), rel=1e-9)
+    results = [dpcalc.compose(each, delta=1e-6) for each in (before, after)]
+    assert dpcalc.diff(*results).details["increase"] == compared.details["increase"]
+    with pytest.raises(dpcalc.InputError, match="expected a mechanism, a result, a mapping or a path, got int"):
+        dpcalc.diff(before, 3, delta=1e-6)
+
+
+def test_a_result_is_verified_as_it_is() -> None:
+    pytest.importorskip("flint")
+    checked = dpcalc.verify(dpcalc.compose(dpcalc.Gaussian(noise_multiplier=2), delta=1e-5))
+    assert [each["verdict"] for each in checked.details["checks"]] == ["confirmed"]

@@ -47,7 +47,7 @@ def test_a_key_that_does_not_exist_is_told_in_two_lines(dpcalc: Run, spec: str) 
          {"where": "--delta", "field": "delta", "found": "1e-5;2",
           "allowed": "a number in [0, 1) such as 0.5, 1e-5 or 256/60000"}),
         (("compose", "-m", "gdp,mu=1", "--detla", "1e-5"),
-         {"where": "--detla", "found": "--detla", "hint": "did you mean --delta or --max-delta?"}),
+         {"where": "--detla", "found": "--detla", "hint": "did you mean --delta?"}),
         (("compose", "-m", "gdp,mu=1", "--delta"), {"field": "delta", "message": "needs a value; see dpcalc --help"}),
         (("compos",), {"where": "compos", "found": "compos", "hint": "did you mean compose?"}),
         (("sgd-bound", "--lr", "1"), {"field": "algorithm", "allowed": "gd, cgd, sgd"}),

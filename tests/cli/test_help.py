@@ -55,3 +55,26 @@ def test_long_lines_are_continued_as_a_shell_reads_them() -> None:
     assert all(part.endswith("\\") for part in broken.splitlines()[:-1])
     assert max(map(len, broken.splitlines())) <= 40
     assert shlex.split(broken.replace("\\\n", " ")) == shlex.split(line)
+
+
+def test_an_example_is_broken_before_options_and_reads_as_one_line() -> None:
+    line = "dpcalc compose -m gaussian,noise_multiplier=4,count=10 -m laplace,epsilon=0.1 --delta 1e-5 --curve"
+    for width in (60, 80, 200):
+        shown = pasteable(line, width)
+        assert shlex.split(shown.replace("\\\n", " ")) == line.split()
+        assert not any(row.split()[-2].startswith("-") for row in shown.splitlines() if row.endswith("\\"))
+        assert all(len(row) <= width for row in shown.splitlines())
+
+
+def test_what_a_newcomer_looks_for_leads_its_group(dpcalc: Run) -> None:
+    text = dpcalc("train", "-h").out
+    groups = [group.split("\n") for group in text.split("\n\n") if group.split("\n")[0].endswith(":")]
+    first = {group[0]: group[1].split()[0] for group in groups}
+    assert first["Data and model:"] == "--data"
+    assert first["Method:"] == "--algorithm"
+    assert first["Privacy:"] == "--epsilon"
+    assert "--test-data FILE" in text
+
+
+def test_the_nearest_option_is_the_one_that_is_suggested(dpcalc: Run) -> None:
+    assert "did you mean --max-epsilon?" in dpcalc("compose", "x.yaml", "--max-epsilom", "3").err

@@ -263,3 +263,51 @@ def test_the_pictures_of_a_run_tell_its_settings() -> None:
     result = library.train(filter="gdp", model="logistic", steps=8, seed=2)
     assert {chart.subtitle.partition(", ")[0] for chart in charts(told(result))} == {"gd"}
     assert all("noise" in chart.subtitle and "clip 1" in chart.subtitle for chart in charts(told(result)))
+
+
+def test_the_line_of_guessing_is_drawn_and_labelled_to_its_end() -> None:
+    _, attack = charts(told(library.convert(gdp=1.3, delta=1e-6)))
+    assert min(attack.y_values()) == min(attack.x_values())
+    assert as_svg(attack).count(">1e-4</text>") == 2  # on both axes
+
+
+def test_a_whole_run_shows_its_odometer_and_no_count_of_records(tmp_path: Path) -> None:
+    log = tmp_path / "steps.csv"
+    log.write_text("step,mu\n" + "".join(f"{step},0.15\n" for step in range(1, 13)))
+    result = library.filter(log, filter="gdp", scope="global", mu=0.5, odometer=0.25)
+    (chart,) = charts(told(result))
+    assert (chart.limit, chart.steps, chart.y_label) == (0.5, True, "μ, at most")
+    ends = result.details["odometer"]["stopping_times"]
+    points = chart.lines[0].points()
+    assert [at for at, _ in points] == [1.0, *(end + 1.0 for end in ends[:-1]), float(ends[-1])]
+    for at, loss in points:  # the loss of a step is that of the stretch it is in, never the one before
+        assert loss**2 >= 0.15**2 * at
+
+
+def test_a_comparison_shows_what_was_before() -> None:
+    before, after = (library.Gaussian(noise_multiplier=noise) for noise in (2, 4))
+    curve, _ = charts(told(library.diff(before, after, delta=1e-6)))
+    old, new = curve.lines
+    assert (old.main, new.main) == (False, True)
+    for line, mu in ((old, 0.5), (new, 0.25)):
+        for delta, epsilon in line.points():
+            exact = float(library.gdp_epsilon(mu, delta))
+            assert exact * (1 - 1e-9) <= epsilon <= exact * 1.02
+    assert old.marks[0][2].startswith("before: ")
+
+
+def test_a_filtered_run_shows_what_people_have_lost_so_far() -> None:
+    result = library.train(model="logistic", filter="gdp", steps=12, seed=5, epsilon=2, clip=4)
+    *_, spending = charts(told(result))
+    assert [line.label for line in spending.lines] == ["the least", "half of all", "the most"]
+    heights = [[y for _, y in line.points()] for line in spending.lines]
+    assert all(line == sorted(line) for line in heights)
+    assert all(low <= middle <= high <= 2 + 1e-9 for low, middle, high in zip(*heights, strict=True))
+    assert spending.limit == result.epsilon
+
+
+def test_captions_tell_the_question_and_round_what_is_declared_up() -> None:
+    bound = library.exp_mech(lipschitz=1, strong_convexity=4, delta=1e-5)
+    assert charts(told(bound))[0].subtitle == "L 1, m 4, δ 1e-5; certified"
+    declared = library.compose(library.GDP(mu=1.23401), delta=1e-5)
+    assert charts(told(declared))[0].subtitle == "gdp mu 1.235; add-remove; certified"
