@@ -127,6 +127,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else repr(value)
 
 
+@cache
 def fields_of(record: type) -> tuple[Field, ...]:
     """The annotated fields of a record: those given by their place, those it calls leading, those of every question."""
     hints = get_type_hints(record, include_extras=True)

@@ -30,8 +30,12 @@ def ndtri(p: Floats | float) -> Floats:
 
 def exp_remainder(z: Floats) -> Floats:
     """e^z - 1 - z, to a few units of rounding."""
-    series = z * z / 2 * (1 + z / 3 * (1 + z / 4 * (1 + z / 5 * (1 + z / 6 * (1 + z / 7 * (1 + z / 8))))))
-    return np.where(np.abs(z) < 0.02, series, np.expm1(z) - z)
+    found = np.asarray(np.expm1(z) - z)
+    small = np.abs(z) < 0.02
+    if np.any(small):
+        z = np.asarray(z)[small]
+        found[small] = z * z / 2 * (1 + z / 3 * (1 + z / 4 * (1 + z / 5 * (1 + z / 6 * (1 + z / 7 * (1 + z / 8))))))
+    return found
 
 
 def exp_minus_ratio(numerator: Floats, denominator: float, rest: float = 0.0) -> Floats:

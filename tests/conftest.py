@@ -26,6 +26,14 @@ if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
 
 SCHEMA = json.loads((resources.files("dpcalc") / "schema" / "dpcalc-1.json").read_text(encoding="utf-8"))
+VALIDATOR = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """With `-n`, tests of a file run in one process, which shares what they keep; whoever is done helps the others."""
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class Outcome:
     def json(self) -> Any:
         """The JSON object that was printed, after checking it against the schema."""
         document = json.loads(self.out, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
-        jsonschema.validate(document, SCHEMA)
+        VALIDATOR.validate(document)
         return document
 
 

@@ -32,11 +32,19 @@ def shown_commands() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the pages expect to find in the folder where their commands are run."""
+    folder = tmp_path_factory.mktemp("prepared")
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    write_small_mnist(folder / "mnist")
+    imported(str(folder / "team.db"), (ROOT / "examples" / "team.jsonl").read_text().splitlines(), "team.jsonl")
+    return folder
+
+
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    write_small_mnist(tmp_path / "mnist")
-    imported(str(tmp_path / "team.db"), (ROOT / "examples" / "team.jsonl").read_text().splitlines(), "team.jsonl")
+def workplace(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -97,20 +97,32 @@ class RenyiRegion:
             odds = np.linspace(odds[best - 1], odds[best + 1], _FINE)
 
     def _largest(self, odds: Floats) -> Floats:
-        """Upper bounds on the log-odds of T(x) at log-odds of x: the smallest seen that are surely too large."""
+        """Upper bounds on the log-odds of T(x) at log-odds of x: the smallest seen that are surely too large.
+
+        By secants, an end that stays twice counting half (the Illinois method), and by halves; what is close enough is
+        asked no more.
+        """
         low, high = odds.copy(), np.full(odds.shape, _LARGEST_ODDS)
-        beyond = self._excess(high, odds) <= 0
-        value_low, value_high = np.full(odds.shape, -1.0), np.ones(odds.shape)
+        found = np.where(self._excess(high, odds) <= 0, np.inf, high)
+        at = np.flatnonzero(np.isfinite(found))
+        odds, low, high = odds[at], low[at], high[at]
+        value_low, value_high, held = np.full(at.shape, -1.0), np.ones(at.shape), np.full(at.shape, -1)
         for k in range(70):
-            share = value_low / (value_low - value_high) if k % 3 else 0.5
+            share = value_low / (value_low - value_high) if k % (5 if k < 15 else 2) else 0.5
             middle = low + np.clip(share, 1e-3, 1 - 1e-3) * (high - low)
             excess = self._excess(middle, odds)
             holds = excess <= 0
+            weight = np.where(holds == held, 0.5, 1.0)
             low, high = np.where(holds, middle, low), np.where(holds, high, middle)
-            value_low, value_high = np.where(holds, excess, value_low), np.where(holds, value_high, excess)
-            if np.all(high - low <= 1e-15 * np.maximum(np.abs(high), 1.0)):
+            value_low = np.where(holds, excess, value_low * weight)
+            value_high = np.where(holds, value_high * weight, excess)
+            found[at] = high
+            far = high - low > 1e-15 * np.maximum(np.abs(high), 1.0)
+            if not far.any():
                 break
-        return np.where(beyond, np.inf, high)
+            at, held = at[far], holds[far]
+            odds, low, high, value_low, value_high = (each[far] for each in (odds, low, high, value_low, value_high))
+        return found
 
     def _excess(self, first: Floats, second: Floats) -> Floats:
         """Positive where some divergence is surely above its bound: how far the largest is, between -1 and 1."""
@@ -136,7 +148,6 @@ def _divergences(first: Floats, second: Floats, orders: Floats) -> Floats:
     """
     logs = [(_log_rate(sign * first)[..., None], _log_rate(sign * second)[..., None]) for sign in (1, -1)]
     sums = np.zeros((*first.shape, orders.size))
-    plain = np.full(sums.shape, -np.inf)
     for p, q in logs:
         loss = p - q
         exponents = np.minimum(orders * loss, _LARGEST_EXPONENT)
@@ -144,7 +155,7 @@ def _divergences(first: Floats, second: Floats, orders: Floats) -> Floats:
         one = np.exp(p) * exp_remainder(-np.maximum(loss, -_LARGEST_EXPONENT))
         near = np.exp(q) * (np.maximum(grown - taken, 0.0) - _ROUNDING * (np.abs(grown) + np.abs(taken)))
         sums = sums + np.where(orders == 1.0, one, near)
-        plain = np.logaddexp(plain, orders * p + (1 - orders) * q)
-    above = np.maximum(orders - 1, 1e-300)
+    plain = np.logaddexp(*(orders * p + (1 - orders) * q for p, q in logs))
+    above = np.where(orders == 1.0, 1.0, orders - 1)  # the moment of order 1 is not used
     moments = np.where(plain > 30.0, plain, np.log1p(np.maximum(sums, 0.0))) / above
     return np.where(orders == 1.0, sums, moments) * (1 - _ROUNDING)

@@ -138,9 +138,9 @@ def _smallest(bound: Curve, largest: float, also: Floats | None) -> float:
     best = float(np.min(values))
     if also is not None and also.size:
         best = min(best, float(np.min(bound(also))))
-    starts = np.argsort(values, kind="stable")[:3]
-    for start in starts:
-        low, high = grid[max(start - 1, 0)], grid[min(start + 1, grid.size - 1)]
+    starts = np.sort(np.argsort(values, kind="stable")[:3])
+    for cells in np.split(starts, np.flatnonzero(np.diff(starts) > 1) + 1):  # neighbours are one valley
+        low, high = grid[max(cells[0] - 1, 0)], grid[min(cells[-1] + 1, grid.size - 1)]
         while high - low > 1e-8:
             fine = np.linspace(low, high, 17)
             at = at_order(fine)

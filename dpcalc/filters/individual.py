@@ -119,6 +119,12 @@ def _mu_above(epsilon: Floats, delta: float) -> Floats:
     while conversions.gdp_epsilon(top, delta) < epsilon.max(initial=0.0):
         top *= 2
     nodes = np.linspace(0.0, top, 8192)
-    table = np.asarray(conversions.gdp_epsilon(nodes, delta))
-    above = nodes[np.minimum(np.searchsorted(table, epsilon, side="left"), nodes.size - 1)]
+    # The first node whose ε is not below, by halves: few records ask for few entries of the table.
+    low, high = np.full(epsilon.shape, -1), np.full(epsilon.shape, nodes.size - 1)
+    while (apart := high - low > 1).any():
+        middle = np.where(apart, (low + high) // 2, high)
+        asked, places = np.unique(middle, return_inverse=True)
+        enough = np.asarray(conversions.gdp_epsilon(nodes[asked], delta))[places] >= epsilon
+        low, high = np.where(apart & ~enough, middle, low), np.where(apart & enough, middle, high)
+    above = nodes[high]
     return np.where(epsilon > 0, above, 0.0)

@@ -101,14 +101,11 @@ class Transforms:
     def _log_moments(self, used: Indices | slice, c: float) -> tuple[Floats, Floats, Floats]:
         """log M(c), rounded up, and the means of |loss| and of the atoms' slips under the tilted law."""
         powers, sign = self._powers(c), (1 + c if self._remove else c)
-        masses, parts = self._masses[used], []
-        for piece in _pieces(powers):
-            top = float(powers[piece].max())
-            weight = np.exp(powers[piece] - top)
-            columns = np.stack([weight, weight * np.abs(self._losses[piece]), weight * self._slips[piece]], axis=1)
-            parts.append((top, masses[:, piece] @ columns))
-        tops = np.array([top for top, _ in parts])
-        sums = np.array([part for _, part in parts])
+        masses, pieces = self._masses[used], _pieces(powers)
+        tops = np.maximum.reduceat(powers, [piece.start for piece in pieces])
+        weight = np.exp(powers - np.repeat(tops, [piece.stop - piece.start for piece in pieces]))
+        columns = np.stack([weight, weight * np.abs(self._losses), weight * self._slips], axis=1)
+        sums = np.array([masses[:, piece] @ columns[piece] for piece in pieces])
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(sums[:, :, 0]) + tops[:, None]
             peak = logs.max(axis=0)

@@ -5,6 +5,7 @@ python -m dpcalc.spec.support > docs/support-matrix.md
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Iterator
@@ -41,13 +42,13 @@ class Support:
         return not self.accountants
 
 
-def support() -> Iterator[Support]:
-    """Every combination of type, sampler and adjacency."""
+def combinations() -> Iterator[tuple[str, str, Adjacency]]:
+    """Every type, sampler and adjacency: an entry without its sampler, the sampler, the adjacency."""
     for word, kind in ENTRY_TYPES.items():
         for example in kind.examples:
             for scheme in ("none", *SCHEMES):
                 for adjacency in ADJACENCIES:
-                    yield _supported(f"{word},{example}", scheme, adjacency)
+                    yield f"{word},{example}", scheme, adjacency
 
 
 def example_of(scheme: str) -> str:
@@ -55,7 +56,9 @@ def example_of(scheme: str) -> str:
     return _SAMPLING.get(scheme, f",sampling={scheme},rate=0.1")
 
 
-def _supported(entry: str, scheme: str, adjacency: Adjacency) -> Support:
+@functools.cache
+def supported(entry: str, scheme: str, adjacency: Adjacency) -> Support:
+    """What is supported of one combination."""
     node = parse_inline(entry + example_of(scheme))
     try:
         mechanism = read_entry(node, adjacency).mechanism
@@ -91,7 +94,7 @@ def support_matrix() -> str:
         "others through pairs that dominate every mechanism of that description.",
     ]
     previous = ""
-    for row in support():
+    for row in (supported(*each) for each in combinations()):
         if row.entry != previous:
             lines += ["", f"## `{row.entry}`", "", "| sampling | adjacency | accountants | theorem, or why not |"]
             lines += ["|---|---|---|---|"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,7 @@ def _features(name: str, kind: str, x: NDArray[Any]) -> NDArray[np.float32]:
     if x.ndim < 2 or x.dtype.kind not in "fiub":
         raise InputError(f"expected {kind} records as rows of numbers, got shape {x.shape} of {x.dtype}.", where=name)
     scale = 255 if x.dtype == np.uint8 else 1
-    flat = x.reshape(len(x), int(np.prod(x.shape[1:])))
+    flat = x.reshape(len(x), math.prod(x.shape[1:]))
     rows = aligned(flat.shape)
     with np.errstate(over="ignore"):
         rows[...] = flat

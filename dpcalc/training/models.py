@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, get_args
-
-import numpy as np
 
 from dpcalc.errors import InputError
 from dpcalc.last_iterate.losses import LossName
@@ -113,9 +112,7 @@ def _with_dense_head(convolutions: list[Layer], side: int, classes: int) -> Nump
     shape: tuple[int, ...] = (side, side, 1)
     for layer in convolutions:
         shape = layer.output_shape(shape)
-    return NumpyNetwork(
-        [*convolutions, Dense(int(np.prod(shape)), 32), Rectifier(), Dense(32, classes)], (side, side, 1)
-    )
+    return NumpyNetwork([*convolutions, Dense(math.prod(shape), 32), Rectifier(), Dense(32, classes)], (side, side, 1))
 
 
 def _autoencoder(side: int, classes: int) -> NumpyNetwork:  # noqa: ARG001

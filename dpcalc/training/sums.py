@@ -10,6 +10,7 @@ own, ΣC_l² = C², a gradient is brought to C_l/(1 + margin) in every layer fir
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -187,7 +188,7 @@ class SlotSums:
     def test_locality(self, parameters: Array, seed: int = 0) -> None:
         """Raise unless a row's bits stay the same, on these very shapes, whatever the other rows hold."""
         generator = np.random.default_rng(seed)
-        features, classes = int(np.prod(self.network.input_shape)), max(1, self.network.classes)
+        features, classes = math.prod(self.network.input_shape), max(1, self.network.classes)
         kinds_of_label = 2**classes if self.network.multilabel else classes
         x = self._buffers.take("x", (self.rows, features), parameters.dtype)
         y = self._buffers.take("y", (self.rows,), np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -23,7 +24,7 @@ _COPIED = 1 << 15
 def aligned(shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> Array:
     """Zeros whose address is a multiple of a cache line."""
     kind = np.dtype(dtype)
-    count = int(np.prod(shape))
+    count = math.prod(shape)
     memory = np.zeros(count * kind.itemsize + _ALIGNMENT, dtype=np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
     return memory[start : start + count * kind.itemsize].view(kind).reshape(shape)

@@ -20,6 +20,19 @@ def backend(request):
 
 
 @pytest.fixture
+def close():
+    """`found == pytest.approx(expected)` for arrays of many numbers, which that would take one by one."""
+
+    def is_close(found, expected, rel, abs=1e-12):
+        found, expected = np.asarray(found), np.asarray(expected)
+        return found.shape == expected.shape and bool(
+            np.all(np.abs(found - expected) <= np.maximum(rel * np.abs(expected), abs))
+        )
+
+    return is_close
+
+
+@pytest.fixture
 def example(monkeypatch):
     """A module of examples/ by name."""
     monkeypatch.syspath_prepend(str(EXAMPLES))

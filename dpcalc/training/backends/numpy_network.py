@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,21 +29,21 @@ class NumpyNetwork(Network):
         self.input_shape = input_shape
         self.reconstructs = reconstructs
         self.first = next(i for i, layer in enumerate(self.layers) if layer.shapes)
-        shape, widest = input_shape, int(np.prod(input_shape))
+        shape, widest = input_shape, math.prod(input_shape)
         for layer in self.layers:
             shape = layer.output_shape(shape)
             copies = layer.shapes[0][0] if isinstance(layer, Convolution) else shape[-1]
-            widest = max(widest, int(np.prod(shape[:-1])) * copies)
+            widest = max(widest, math.prod(shape[:-1]) * copies)
         self.classes = 0 if reconstructs else shape[-1]
         self.chunk = max(1, _CHUNK_NUMBERS // widest)
-        self.size = sum(int(np.prod(s)) for layer in self.layers for s in layer.shapes)
+        self.size = sum(math.prod(s) for layer in self.layers for s in layer.shapes)
         self.blocks = sum(bool(layer.shapes) for layer in self.layers)
         self._buffers = Buffers()
 
     def initial(self, uniforms: Callable[[int], NDArray[np.float64]]) -> NDArray[np.float32]:
         """Uniform on ±1/√(inputs of the layer)."""
         parts = [
-            (2 * uniforms(int(np.prod(shape))) - 1) / np.sqrt(layer.shapes[0][0])
+            (2 * uniforms(math.prod(shape)) - 1) / np.sqrt(layer.shapes[0][0])
             for layer in self.layers
             for shape in layer.shapes
         ]
@@ -66,7 +67,7 @@ class NumpyNetwork(Network):
         for layer in self.layers:
             views.append([])
             for shape in layer.shapes:
-                stop = start + int(np.prod(shape))
+                stop = start + math.prod(shape)
                 views[-1].append(parameters[start:stop].reshape(shape))
                 start = stop
         return views
@@ -119,5 +120,5 @@ class NumpyNetwork(Network):
         gap = self._buffers.take("signal", outputs.shape, outputs.dtype)
         np.subtract(outputs, x.reshape(outputs.shape), out=gap)
         losses = (gap * gap).reshape(len(gap), -1).mean(axis=1)
-        gap *= gap.dtype.type(2 / max(1, int(np.prod(self.input_shape))))
+        gap *= gap.dtype.type(2 / max(1, math.prod(self.input_shape)))
         return losses, gap

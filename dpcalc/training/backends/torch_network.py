@@ -9,6 +9,7 @@ faster ones there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -40,10 +41,10 @@ class TorchNetwork(Network):
         self.input_shape, self.reconstructs = network.input_shape, network.reconstructs
         self.multilabel, self.loss, self.blocks = network.multilabel, network.loss, network.blocks
         self._layers = [_KINDS[type(layer)](layer) for layer in network.layers]
-        shape, widest = network.input_shape, int(np.prod(network.input_shape))
+        shape, widest = network.input_shape, math.prod(network.input_shape)
         for layer in network.layers:
             shape = layer.output_shape(shape)
-            widest = max(widest, int(np.prod(shape)))
+            widest = max(widest, math.prod(shape))
         self.chunk = max(1, _CHUNK_NUMBERS // widest)
 
     def initial(self, uniforms: Callable[[int], NDArray[np.float64]]) -> NDArray[np.float32]:
@@ -88,7 +89,7 @@ class TorchNetwork(Network):
     def _squared_error(self, outputs: Tensor, x: Array) -> tuple[Tensor, Tensor]:
         gap = outputs - torch.from_numpy(x).reshape(len(x), *self.input_shape).permute(0, 3, 1, 2)
         losses = (gap * gap).reshape(len(gap), -1).mean(dim=1)
-        return losses, gap.mul_(2 / max(1, int(np.prod(self.input_shape))))
+        return losses, gap.mul_(2 / max(1, math.prod(self.input_shape)))
 
 
 def _placed(images: Tensor) -> Tensor:
@@ -172,7 +173,7 @@ class _Convolution(_Layer):
     def gradients(self) -> Gradients:
         with torch.inference_mode():
             biases = self._signal.sum(dim=(2, 3)).numpy()
-            positions = int(np.prod(self._signal.shape[2:]))
+            positions = math.prod(self._signal.shape[2:])
             if positions * self._layer.shapes[0][0] <= _UNFOLDED:
                 return self._unfolded.hold(self._by_columns(), biases)
             return self._grouped.hold(self._by_groups(), biases)
