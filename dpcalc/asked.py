@@ -151,7 +151,8 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
 
 def check(record: Any) -> None:
     """Read the values of a new record as its annotations say; InputError names the field that is wrong."""
-    for field in fields_of(type(record)):
+    kind: type = type(record)
+    for field in fields_of(kind):
         value = getattr(record, field.name)
         if value is not None and value != field.default:
             try:
