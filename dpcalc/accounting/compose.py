@@ -130,17 +130,19 @@ def _best(parts: Parts, question: Question) -> Answer:
     if is_zero(parts, question):
         return Answer("basic", 0.0, 0.0, 0.0)
     candidates = [basic]
-    lower, estimate, stopped = None, None, None
+    lower, estimate, stopped, exhausted = None, None, None, False
     try:
         found = _by_laws(parts, question, basic.upper)
         candidates.insert(0, found)
         lower, estimate, stopped = found.lower, found.estimate, found.stopped
+        exhausted = found.exhausted and all(mechanism.rdp_is_of_pairs() for mechanism, _ in parts)
     except (ArithmeticError, ValueError, CertificationError) as failure:
         stopped = f"the loss distributions give no answer ({failure})"
     upper = min(answer.upper for answer in candidates)
     if not question.is_met(lower, upper):
-        with np.errstate(over="ignore", invalid="ignore"):  # orders at which doubles do not reach are passed over
-            candidates.append(by_rdp(parts, question))
+        if not exhausted:
+            with np.errstate(over="ignore", invalid="ignore"):  # orders at which doubles do not reach are passed over
+                candidates.append(by_rdp(parts, question))
         if composed_mu(parts) is not None:
             candidates.append(by_gdp(parts, question))
     winner = min((answer for answer in candidates if not math.isnan(answer.upper)), key=lambda answer: answer.upper)

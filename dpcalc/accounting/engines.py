@@ -137,7 +137,8 @@ def _answer(
     if not question.is_met(lower, upper):
         stopped = found[decisive].stopped or "no attained pair is known to come closer"
     certificate = {**found[decisive].certificate, "direction": "worse of " + " and ".join(over[decisive][1])}
-    return Answer("pld", upper, lower, estimate, "certified", certificate, stopped)
+    exhausted = question.is_met(worst([interval.lower for interval in found[: len(over)]]), upper)
+    return Answer("pld", upper, lower, estimate, "certified", certificate, stopped, exhausted)
 
 
 def rough_epsilon(parts: Parts, delta: float) -> float:

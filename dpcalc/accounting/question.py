@@ -46,7 +46,8 @@ class Question:
 class Answer:
     """What an accountant says of the quantity asked for: an interval, a best estimate, and what it consists of.
 
-    `stopped` says why an interval is wider than the tolerance, if it is; `certificate` is null for closed forms.
+    `stopped` says why an interval is wider than the tolerance, if it is; `certificate` is null for closed forms. Where
+    it is `exhausted`, nothing that is read off the same dominating pairs is smaller by more than the tolerance.
     """
 
     accountant: str
@@ -56,3 +57,4 @@ class Answer:
     status: Status = "certified"
     certificate: Mapping[str, Any] | None = None
     stopped: str | None = field(default=None)
+    exhausted: bool = False

@@ -57,6 +57,10 @@ class Mechanism(ABC):
         epsilon = self.pure_epsilon()
         return bound if epsilon is None else np.minimum(bound, conversions.pure_dp_rdp(epsilon, orders))
 
+    def rdp_is_of_pairs(self) -> bool:
+        """Whether no smaller Rényi divergences are known than those of the dominating pairs."""
+        return type(self).rdp is Mechanism.rdp or self.gdp_is_exact()
+
     @classmethod
     def rdps(cls, mechanisms: Sequence[Mechanism], orders: Floats) -> Floats:
         """`rdp` of some mechanisms of this class, one row for each: pairs that serve both directions in one go."""

@@ -54,6 +54,13 @@ class _Sampled(Mechanism):
         """
         return np.minimum(super()._least_rdp(bound, orders), self._unsampled().rdp(orders))
 
+    def rdp_is_of_pairs(self) -> bool:
+        """Where the sampled pairs are those of the base, mixed; other pairs may be worse than the base."""
+        return self._is_mixture() and self.base.rdp_is_of_pairs()
+
+    def _is_mixture(self) -> bool:
+        return False
+
     def gdp(self) -> float | None:
         return _smaller(super().gdp(), self._unsampled().gdp())
 
@@ -130,6 +137,9 @@ class PoissonSampled(_Sampled):
             return self._one_record
         return attained and sampled(attained, self.sampling_rate)
 
+    def _is_mixture(self) -> bool:
+        return self.adjacency == "add-remove"
+
     def _unsampled(self) -> Mechanism:
         return self.base if self.adjacency == "add-remove" else self.base.as_replace_one()
 
@@ -185,6 +195,9 @@ class FixedSizeSampled(_Sampled):
         replaces = self.base.adjacency == "replace-one"
         attained = self.base.attained_pairs() if replaces else self.base.replaced()[1]
         return attained and sampled(attained, self.sampling_rate)
+
+    def _is_mixture(self) -> bool:
+        return self.base.adjacency == "replace-one"
 
     def _unsampled(self) -> Mechanism:
         return self.base if self.base.adjacency == "replace-one" else self.base.as_replace_one()

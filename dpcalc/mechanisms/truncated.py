@@ -41,6 +41,9 @@ class TruncatedPoisson(PoissonSampled):
         expect_whole("dataset_size", self.dataset_size)
         expect_whole("largest_batch", self.largest_batch)
 
+    def _is_mixture(self) -> bool:
+        return False
+
     @cached_property
     def overflow(self) -> tuple[float, float]:
         """Bounds on τ, for one record more and for one less than the data set has."""

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from dpcalc.accounting import compose as compose_module
 from dpcalc.accounting.compose import compose, upper_epsilon
 from dpcalc.accounting.engines import by_laws
-from dpcalc.accounting.question import Answer
+from dpcalc.accounting.question import Answer, Question
+from dpcalc.accounting.renyi import by_rdp
 from dpcalc.accounting.steering import needs
 from dpcalc.errors import CertificationError, IncompatibleError, InputError
 from dpcalc.mechanisms.allocated import RandomlyAllocated
@@ -317,3 +318,18 @@ def test_an_accountant_below_what_is_certain_stops_the_program(monkeypatch, ques
     monkeypatch.setattr(compose_module, "_by_laws", lambda parts, question, _known: by_laws(parts, question))
     with pytest.raises(CertificationError, match="is a fault of the program"):
         compose(parts, **question)
+
+
+def test_rdp_is_asked_only_where_it_may_know_more_than_the_pairs(monkeypatch) -> None:
+    """C_p is not attained, but whatever is read off it is no smaller than what the engines say; a declared ρ may be."""
+    asked = []
+    monkeypatch.setattr(compose_module, "by_rdp", lambda *given: asked.append(given) or by_rdp(*given))
+    base = Gaussian(noise_multiplier=1.5, adjacency="replace-one")
+    sampled = [(FixedSizeSampled(base=base, sampling_rate=0.02), 200)]
+    found = compose(sampled, delta=1e-6)
+    assert found.epsilon_lower < 0.999 * found.epsilon
+    assert not asked
+    assert by_rdp(sampled, Question(1e-6, None)).upper > found.epsilon
+    declared = DeclaredZCDP(rho=0.3, adjacency="replace-one")
+    compose([(FixedSizeSampled(base=declared, sampling_rate=0.02), 20)], delta=1e-6)
+    assert asked
