@@ -77,12 +77,24 @@ def dense(folder: Path) -> None:
         verdict("largest resident memory beyond the mapped file", beyond, 300, " MB")
 
 
+def half_lost(request: Callable[..., Request], path: Path) -> float:
+    """An ε under which the first records take part in about half of their steps."""
+    some = path.with_name("some.npy")
+    np.save(some, np.load(path, mmap_mode="r")[:, :100])
+    low, high = 0.05, 100.0
+    for _ in range(8):
+        middle = (low * high) ** 0.5
+        taken = carry_out(request(epsilon=middle), str(some)).steps.active
+        low, high = (middle, high) if np.mean(taken) < 50 else (low, middle)
+    return high
+
+
 FOLDS = ((100, 100_000), (4_096, 2_000), (65_536, 160), (1_000_000, 20))
 
 
 def folds(folder: Path) -> None:
     """Dense float32 logs of four widths: ns an entry of the whole fold, in processor time."""
-    words = "nobody dropped / half / half clipped / RDP, half / sampled / sampled, half / DP, half / mixture"
+    words = "nobody dropped / half / half clipped / RDP, half / sampled / half / DP, half / mixture / half"
     print(f"Folds of dense logs, ns an entry (bar 25): a bare pass | {words}")
     rng = np.random.default_rng(0)
     for people, steps in FOLDS:
@@ -95,6 +107,7 @@ def folds(folder: Path) -> None:
         summed = float(np.median(np.load(path, mmap_mode="r")[:, :2000].sum(axis=0, dtype=np.float64))) / 2
         sampled = {"kind": "rdp", "noise_multiplier": 1.0, "clip": 1.0, "orders": (8.0,), "sample_rate": 0.01}
         spent = carry_out(Request(**sampled, rhos=(1e9,)), str(path)).filter.spent
+        mixture = partial(Request, kind="rdp", sigma=1.0, sample_rate=0.01, delta=1e-6)
         requests = (
             Request(kind="gdp", sigma=1.0, clip=1.0, norm_budget=1e9),
             Request(kind="gdp", sigma=1.0, clip=1.0, norm_budget=half),
@@ -103,7 +116,8 @@ def folds(folder: Path) -> None:
             Request(**sampled, rhos=(1e9,)),
             Request(**sampled, rhos=(float(np.median(spent)) / 2,)),
             Request(kind="dp", epsilon=summed, delta=1e-6),
-            Request(kind="rdp", sigma=1.0, sample_rate=0.01, epsilon=1e4, delta=1e-6),
+            mixture(epsilon=1e4),
+            mixture(epsilon=half_lost(mixture, path)),
         )
         works = [partial(bare_pass, path), *(partial(carry_out, request, str(path)) for request in requests)]
         plain, *found = (timed(work, clock=time.process_time) / (people * steps) * 1e9 for work in works)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from dpcalc.arrays import Bools, Floats, Indices
 from dpcalc.errors import InputError
+from dpcalc.filters.charges import Charges
+from dpcalc.filters.coded import refused_codes
 from dpcalc.filters.names import Mode
 from dpcalc.filters.rule import Rule
 from dpcalc.filters.totals import Parts, Totals
@@ -24,9 +26,10 @@ Who = Indices | slice
 EVERYBODY = slice(None)
 # Entries folded together stay in the processor's cache.
 _COLUMNS, _ENTRIES = 8192, 32_768
-# Mixtures of orders take dozens of calls a step, each of which is paid once for all columns.
+# Decisions on several orders take dozens of calls, each of which is paid once for all columns.
 _MORE_COLUMNS, _MORE_ENTRIES = 16_384, 327_680
 _KEPT = 2_000_000
+_ANYTHING = 1e300  # more than any cost
 _MANY = 200  # records for which one pass over them is cheaper than several over all steps
 
 
@@ -108,6 +111,8 @@ class Fold:
 
     def _charge_tile(self, tile: NDArray[np.floating], columns: slice) -> tuple[Indices, Bools] | None:
         state = self.state.take(columns)
+        if self.rule.charges is not None:
+            return self._charge_codes(self.rule.charges, state, tile, columns)
         values = tile.astype(np.float64)
         costs = self.rule.costs(values)
         totals, compensation = self._parts.sums(costs)
@@ -128,6 +133,30 @@ class Fold:
         out = self._judged(some, costs[:, :, records])
         state.put(records, some)
         return records + columns.start, out
+
+    def _charge_codes(
+        self, charges: Charges, state: Totals, tile: NDArray[np.floating], columns: slice
+    ) -> tuple[Indices, Bools] | None:
+        """The same by a table of charges."""
+        codes = charges.codes(tile)
+        costs = charges.sums(codes)
+        totals = state.totals + costs
+        # Costs are sums of whole units, so that nothing is left for the compensation. If somebody who spent most at
+        # every order would be admitted, everybody is.
+        sums = totals + state.compensation
+        near = np.zeros(0, dtype=np.int64)
+        if not self.rule.admits(sums.max(axis=1)[:, None])[0]:
+            near = np.flatnonzero(~self.rule.admits(sums))
+        if not near.size:
+            state.totals[:] = totals
+            state.steps_active += len(tile)
+            return None
+        some = state.take(near)
+        state.totals[:] = totals
+        state.steps_active += len(tile)
+        out = refused_codes(self.rule, charges, some, codes[:, near], costs[:, near])
+        state.put(near, some)
+        return near + columns.start, out
 
     def _judged(self, state: Totals, costs: Floats) -> Bools:
         """Fold costs (limits × steps × records) into this state step by step; who is left out."""
@@ -192,21 +221,27 @@ class Fold:
         state.compensation[:, who] = np.where(first > 0, rests[:, place, columns], state.compensation[:, who])
 
     def _refused_by_step(self, costs: Floats) -> Bools:
-        """The same, step by step."""
+        """The same, step by step. Who was refused once is refused ever after for costs that are not below those."""
         state = self.state
         out = np.empty(costs.shape[1:], dtype=bool)
         sums, rests, taken = np.empty_like(state.totals), np.empty_like(state.totals), np.empty(state.individuals)
+        closed = np.full(state.individuals, np.inf) if self.rule.rising else None
         for step in range(costs.shape[1]):
             whole, rest = self._parts.split(costs[:, step])
             np.add(state.totals, whole, out=sums)
             np.add(state.compensation, rest, out=rests)
-            fits = self.rule.admits(np.add(sums, rests, out=sums))
+            np.add(sums, rests, out=sums)
+            fits = self.rule.admits(sums, None if closed is None else costs[-1, step] < closed)
             np.copyto(taken, fits)  # to multiply is much faster than to copy where a mask says so
             whole *= taken
             rest *= taken
             state.totals += whole
             state.compensation += rest
             np.logical_not(fits, out=out[step])
+            if closed is not None:
+                taken *= _ANYTHING
+                taken += costs[-1, step]
+                np.minimum(closed, taken, out=closed)
         state.steps_active += len(out) - out.sum(axis=0)
         state.lost |= out.any(axis=0)
         return out

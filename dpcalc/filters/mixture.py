@@ -39,6 +39,7 @@ _UNIT = 2.0**-53
 _ROUNDING = 16 * _UNIT
 # Of the minimum, in a bracket whose ends differ by less than a factor of 2^16; every other one halves it.
 _PROBES = 52
+_TANGENTS = 3  # of the left, before its minimum is bracketed
 
 
 def renyi_room(orders: Floats, epsilon: float, delta: float) -> Floats:
@@ -147,16 +148,52 @@ class Mixture:
         too_much = most + 1e-9 * (np.abs(most) + 1 / steep + self.epsilon)
         return enough[:, None], too_much[:, None], (self.epsilon + place) * (1 + 1e-9)
 
+    @property
+    def enough(self) -> Floats:
+        """What may be spent at each order, whatever is spent at the others: its weight alone is enough."""
+        found: Floats = self._thresholds[0][:, 0]
+        return found
+
+    @property
+    def too_much(self) -> tuple[Floats, float]:
+        """What a run that may go on has not spent at all orders, if its losses reach the second."""
+        return self._thresholds[1][:, 0], self._thresholds[2]
+
     def _decided(self, spent: Floats, largest_loss: Floats) -> Bools:
-        """Whether the condition holds, for runs that have spent something; most are decided at one ℓ."""
+        """Whether the condition holds, for runs that have spent something; most are decided at one ℓ or two.
+
+        The logarithm of the left is convex in ℓ, so it lies above its tangent, and where that has its distance from the
+        right least is known: a run is allowed if it is above the right there, and refused where the left is below it.
+        """
         # Where the order that has most left has its minimum, the condition fails for most of those that fail.
         best = np.argmax(self._steep * (self._thresholds[0] - spent), axis=0)
-        where = np.minimum(np.log1p(1 / self._steep[best, 0]), largest_loss - self.epsilon)
-        allowed: Bools = self._left(where, spent)[0] >= 0
-        rest = np.flatnonzero(allowed)
-        if rest.size and len(self.orders) > 1:  # of a single order it was the minimum
-            allowed[rest] = self._holds(spent[:, rest], largest_loss[rest])
+        end = largest_loss - self.epsilon
+        where = np.minimum(np.log1p(1 / self._steep[best, 0]), end)
+        if len(self.orders) == 1:  # its only minimum
+            return self._left(where, spent)[0] >= 0
+        allowed = np.zeros(end.size, dtype=bool)
+        who = np.flatnonzero(~self._surely_fails(int(np.bincount(best).argmax()), spent, end))
+        spent, end, where = spent[:, who], end[who], where[who]
+        for _ in range(_TANGENTS):
+            at = self._excess(where, spent)
+            least, lowest = at.least(where)
+            allowed[who[least >= 0]] = True
+            some = np.flatnonzero((at.value >= 0) & ~(least >= 0))
+            who, spent, end = who[some], spent[:, some], end[some]
+            where = np.minimum(lowest[some], end)
+            if not who.size:
+                return allowed
+        allowed[who] = self._holds(spent, end + self.epsilon)
         return allowed
+
+    def _surely_fails(self, order: int, spent: Floats, end: Floats) -> Bools:
+        """Whether the left is clearly below the right where the order of this number has its minimum."""
+        where = math.log1p(1 / float(self._steep[order, 0]))
+        with np.errstate(over="ignore", under="ignore"):
+            terms = self._log_weights + self._steep * (self.epsilon + where) - self._steep * spent
+            left = np.exp(terms, out=terms).sum(axis=0)
+        fails: Bools = (left < -math.expm1(-where) * (1 - 1e-9)) & (where <= end)
+        return fails
 
     @cached_property
     def _steep(self) -> Floats:
@@ -230,6 +267,21 @@ class _Excess(NamedTuple):
     value: Floats
     slope: Floats
     doubt: Floats
+
+    def least(self, beyond: Floats) -> tuple[Floats, Floats]:
+        """A bound from below over all ℓ, given ε + `beyond` where this was found, and the ℓ − ε of that bound.
+
+        With the slope a of the left there, a·x − log(1 − e^{−x}) is least at x = log(1 + 1/a). Of that least value, as
+        a function of a, the derivative is x − `beyond`, and the second one at most 2/(a(a+1)) for slopes above ¾a.
+        """
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            falling = 1 / np.expm1(beyond)
+            slope, doubt = self.slope + falling, self.doubt + _ROUNDING * falling
+            right, lowest = np.log(-np.expm1(-beyond)), np.log1p(1 / slope)
+            found = self.value + right + slope * (lowest - beyond) + np.log1p(slope)
+            found -= _ROUNDING * (4 + np.abs(right) + slope * (lowest + beyond) + np.log1p(slope))
+            found -= doubt * (np.abs(lowest - beyond) + doubt / (slope * (1 + slope)))
+            return np.where(4 * doubt < slope, found, -np.inf), lowest
 
     def of(self, some: Indices) -> _Excess:
         """That of some runs."""

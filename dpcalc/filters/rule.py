@@ -11,16 +11,16 @@ import numpy as np
 
 from dpcalc import conversions
 from dpcalc.arrays import Bools, Floats
+from dpcalc.filters.charges import Charges, charges
 from dpcalc.filters.mixture import DeltaSplit, Mixture
 from dpcalc.filters.names import FilterKind, Mode, Quantity, Scope
 from dpcalc.filters.subsampled import SubsampledRenyi
+from dpcalc.filters.totals import Parts
 from dpcalc.mechanisms.declared import Declared
 
 # A sum may pass its limit by this much, relatively, and still count as equal: sums (`totals`) err by less than an
 # eighth of it. The reported budget is widened by twice as much.
 ROUNDING = 2.5e-13
-# In place of an infinite cost: e^{−(α−1)·1e200} is 0, and sums of such numbers stay finite.
-UNKNOWN = 1e200
 
 _THEOREMS: dict[tuple[str, Scope], str] = {
     ("gdp", "individual"): "Koskela et al. 2023, Theorem 12",
@@ -87,22 +87,87 @@ class Rule:
         """The largest sums that count as within the limits."""
         return np.array(self.limits) * (1 + self.tolerance)
 
-    def admits(self, totals: Floats) -> Bools:
-        """Whether sums of costs, one column a record, are within the budget."""
+    @property
+    def rising(self) -> bool:
+        """Whether a mixture is charged whose costs are those of one value, the last row, and rise with it."""
+        return self.kind == "dp" and self.mixture is not None and self.split is None
+
+    def admits(self, totals: Floats, open_: Bools | None = None) -> Bools:
+        """Whether sums of costs, one column a record, are within the budget; not those known to be beyond it."""
         if self.mixture is None:
             rows = totals <= self.accepted[:, None]
             within: Bools = rows[0] if len(rows) == 1 else np.all(rows, axis=0)
             return within
-        known = len(self.orders)
-        # Sums are rounded relative to the budget, and small ones may be far below it.
-        widened = (totals + self.tolerance * np.array(self.magnitudes)[:, None]) * (1 + self.tolerance)
+        known, sure, hopeless = len(self.orders), self._sure, self._hopeless
+        allowed: Bools = np.any(totals[:known] <= sure[:known], axis=0)
+        unsure = np.any(totals[:known] <= hopeless[:known], axis=0)
+        if self.kind == "dp":
+            allowed |= totals[known] <= sure[known]
+            unsure |= totals[known] < hopeless[known]
+        unsure &= ~allowed
+        if open_ is not None:
+            unsure &= open_
+        rest = np.flatnonzero(unsure)
+        if rest.size:
+            allowed[rest] = self._weighed(totals if rest.size == allowed.size else totals.take(rest, axis=1))
+        for row in self._limited:
+            allowed &= totals[row] <= self.accepted[row]
+        return allowed
+
+    def _weighed(self, totals: Floats) -> Bools:
+        """What the mixture says of sums that no order alone decides."""
+        assert self.mixture is not None
+        known, widened = len(self.orders), self._widened(totals)
         largest_loss = widened[known] if self.kind == "dp" else np.full(totals.shape[1], np.inf)
         allowed = self.mixture.allows_each(widened[:known], largest_loss)
         nothing = np.flatnonzero(~allowed & (totals[0] == 0))
         allowed[nothing] = np.all(totals[:, nothing] == 0, axis=0)
-        for row in np.flatnonzero(self.accepted < np.inf):
-            allowed &= totals[row] <= self.accepted[row]
         return allowed
+
+    def _widened(self, totals: Floats) -> Floats:
+        """Sums are rounded relative to the budget, and small ones may be far below it."""
+        return (totals + self.tolerance * np.array(self.magnitudes)[:, None]) * (1 + self.tolerance)
+
+    @cached_property
+    def sure(self) -> Floats:
+        """Sums of costs, for each limit, up to which a mixture surely admits a record, whatever the others are."""
+        assert self.mixture is not None
+        ends = np.concatenate([self.mixture.enough, [self.mixture.epsilon] * (len(self.limits) - len(self.orders))])
+        # Widened (above), they stay short of their ends by the tolerance.
+        found = ends * (1 - 2 * self.tolerance) - 2 * self.tolerance * np.array(self.magnitudes)
+        return np.where(found > 0, found, -1.0)
+
+    @cached_property
+    def _sure(self) -> Floats:
+        return self.sure[:, None]
+
+    @cached_property
+    def _hopeless(self) -> Floats:
+        """Sums above which, at all orders, a mixture admits nobody whose losses reach the last."""
+        assert self.mixture is not None
+        too_much, beyond = self.mixture.too_much
+        return np.concatenate([np.maximum(too_much, 0.0), [beyond] * (len(self.limits) - len(self.orders))])[:, None]
+
+    @cached_property
+    def _limited(self) -> list[int]:
+        return np.flatnonzero(self.accepted < np.inf).tolist() if self.mixture is not None else []
+
+    @property
+    def charges(self) -> Charges | None:
+        """The table of costs by norm, where steps are sampled and several orders are charged."""
+        if self.subsampled is None or len(self.limits) == 1 or self.split is not None:
+            return None
+        largest = math.inf if self.clip is None else self.clip
+        return charges(self.subsampled, self.scale / self._storage, largest, self._units)
+
+    @cached_property
+    def _units(self) -> tuple[float, ...]:
+        return tuple(Parts(self.magnitudes).units.tolist())
+
+    @property
+    def _storage(self) -> float:
+        """The RDP may rise much faster than the square of a norm, so a rounded norm is widened before and not after."""
+        return 1 + self.tolerance if self.tolerance > ROUNDING else 1.0
 
     def costs(self, values: Floats) -> Floats:
         """What each value costs, one new row for each limit; values above the clip count as the clip.
@@ -115,12 +180,13 @@ class Rule:
         return np.concatenate([self._main_costs(rows[:-1]), rows[-1:]])
 
     def _main_costs(self, values: Floats) -> Floats:
+        table = self.charges
+        if table is not None:
+            return table.costs(values[0])
         if self.clip is not None:
             values = np.minimum(values, self.clip)
         if self.subsampled is not None:
-            # The RDP may rise much faster than the square of a norm, so a rounded norm is widened before and not after.
-            rounding = 1 + self.tolerance if self.tolerance > ROUNDING else 1.0
-            return self.subsampled.rdp((values[0] * rounding / self.scale) ** 2)
+            return self.subsampled.rdp((values[0] * self._storage / self.scale) ** 2)
         if self.kind == "dp":
             return np.stack([*(conversions.pure_dp_rdp(values[0], order) for order in self.orders), values[0]])
         return values * values if self.squares else values

@@ -92,6 +92,12 @@ class Parts:
         self._coarse = np.ldexp(1.5, np.clip(exponents + _COARSE + 52, -1000, 1000))
         self._fine = np.ldexp(1.5, np.clip(exponents + _FINE + 52, -1000, 1000))
 
+    @property
+    def units(self) -> Floats:
+        """What the coarse parts are multiples of."""
+        found: Floats = self._coarse * (2.0**-52 / 1.5)
+        return found
+
     def sums(self, costs: Floats) -> tuple[Floats, Floats]:
         """Both parts of costs (limits × steps × records), added up over the steps."""
         whole, rest = np.empty((2, len(costs), costs.shape[2]))

@@ -14,9 +14,9 @@ import numpy as np
 from dpcalc.arrays import Floats, Indices
 from dpcalc.conversions.renyi import rdp_between
 from dpcalc.errors import InputError
+from dpcalc.filters.charges import UNKNOWN
 from dpcalc.filters.logs.ordering import Entries
 from dpcalc.filters.logs.table import LongLog, Row
-from dpcalc.filters.rule import UNKNOWN
 
 
 def in_units_of_noise(
