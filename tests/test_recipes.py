@@ -82,7 +82,10 @@ def test_the_action_installs_its_own_checkout_and_takes_no_input_into_a_script()
 
 def test_the_workflow_gives_the_action_inputs_that_it_has() -> None:
     known = recipe("action.yml")["inputs"]
-    for job in recipe("examples/budget-check.yml")["jobs"].values():
+    readme = re.search(r"^```yaml\n(on: .*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert readme is not None
+    workflows = (recipe("examples/budget-check.yml"), yaml.safe_load(readme[1]))
+    for job in (job for workflow in workflows for job in workflow["jobs"].values()):
         given = next(step["with"] for step in job["steps"] if "with" in step)
         assert set(given) <= set(known)
         assert {name for name, settings in known.items() if settings.get("required")} <= set(given)

@@ -10,6 +10,7 @@ import textwrap
 from dpcalc.files import PRIVATE, SHARED, write_text
 from dpcalc.guarantee import Result
 from dpcalc.render import render
+from dpcalc.render.words import answer
 from dpcalc.report import verdict_line
 from dpcalc.terminal import streams
 
@@ -30,8 +31,11 @@ def emit(result: Result, format: str, output: str | None, *, quiet: bool = False
             streams.write(_plain_json(text) if format == "json" and not streams.can_write(text) else text)
         else:
             write_text(str(output), text, mode=PRIVATE if result.private else SHARED)
+    told = not on_screen and not quiet and _is_terminal(sys.stderr)
+    if told:  # a person sees the answer, and where the rest of it is
+        streams.tell(wrapped(f"{output}: {answer(result)}") + "\n")
     if format not in ("github", "junit") or not on_screen:
-        tell_beside(result, verdicts=not drawn)
+        tell_beside(result, verdicts=not (drawn or told))
 
 
 def tell_beside(result: Result, *, verdicts: bool) -> None:

@@ -112,7 +112,7 @@ def _best_shifts(setting: Setting, course: _Course) -> Bound:
     energy, tau = max(found)
     return Bound(
         name=SHIFTED,
-        theorem="Bok et al. 2024, Theorem C.3 at its optimum over all shifts, step by step",
+        theorem="Bok et al. 2024, Theorem C.3: its optimum over all shifts, step by step",
         conditions=_conditions(setting),
         mu=math.sqrt(energy) * course.unit * _rounding(setting.steps),
         tau=tau,
@@ -146,7 +146,7 @@ def with_rounding(setting: Setting, wobble: float, delta: float) -> Bound | None
         energies.append(energy)
     return Bound(
         name=OPTIMAL_SHIFTS,
-        theorem="Bok et al. 2024, Theorem C.3 at its optimum, with the rounding of every step (docs/train.md)",
+        theorem="Bok et al. 2024, Theorem C.3: its optimum, with the rounding of every step (docs/train.md)",
         conditions=_conditions(setting),
         mu=math.sqrt(max(energies)) * course.unit * _rounding(steps + 8),
     )

@@ -87,7 +87,7 @@ def best_shifts(setting: Setting) -> Bound:
             value, tau = math.sqrt(energy) / setting.noise, (setting.epochs - epochs) * setting.batches
     return Bound(
         name=OPTIMAL_SHIFTS,
-        theorem="Bok et al. 2024, Theorem C.3 at its optimum over all shifts",
+        theorem="Bok et al. 2024, Theorem C.3: its optimum over all shifts",
         conditions=tuple(conditions),
         mu=value * ROUND_UP,
         tau=tau,

@@ -42,7 +42,7 @@ def _mu(each: Evaluated) -> float | None:
 
 
 def _source(each: Evaluated) -> str:
-    return "composition, any loss" if each.bound.name == COMPOSITION else each.bound.theorem
+    return "composition, any loss" if each.bound.name == COMPOSITION else each.bound.theorem.partition(": ")[0]
 
 
 def _units(analysis: Analysis) -> Section:

@@ -84,7 +84,7 @@ def _outlook(status: Status, planned: float | None, fits: Mapping[str, Any] | No
     if forecast is not None:
         facts.append(("at this pace", f"nothing is left on {forecast}"))
     if planned is not None:
-        facts.append(("planned", f"had it all been fixed beforehand, ε = {rounded_up(planned, 4)}"))
+        facts.append(("planned", f"had all been fixed beforehand, ε = {rounded_up(planned, 4)}"))
     return [*facts, ("last hash", status.head[:SHOWN_DIGITS])]
 
 

@@ -45,7 +45,7 @@ def bars(result: Result) -> tuple[Bars, ...]:
     ]
     rest = [cost["share"] for cost in costs[_MOST_BARS:]]
     shown += [(f"{len(rest):,} more", sum(rest), percentage(sum(rest)))] if rest else []
-    return (Bars(title="What each mechanism costs", subtitle=_SHARES, bars=tuple(shown)),)
+    return (Bars(title="The share of each mechanism", subtitle=_SHARES, bars=tuple(shown)),)
 
 
 def _of_guarantee(result: Result) -> list[Chart]:

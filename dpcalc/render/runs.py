@@ -93,7 +93,7 @@ def _grown(result: Result, points: Sequence[tuple[float, float | None]], subtitl
 def _stretches(result: Result, subtitle: str) -> list[Chart]:
     """The loss of a whole run as its odometer has told it, under the budget where there is one."""
     told = result.details.get("odometer") or {}
-    ends, losses = list(map(float, told.get("stopping_times") or ())), told.get("loss") or ()
+    ends, losses = list(map(float, told.get("stopping_times") or ())), list(told.get("loss") or ())
     if not ends:
         return []
     symbol = {"mu": "μ"}.get(told.get("unit", ""), "ρ")

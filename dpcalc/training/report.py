@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from dpcalc.evidence import STATUSES
 from dpcalc.filters.individual import quantiles
 from dpcalc.guarantee import Section
+from dpcalc.last_iterate.results import NAMES
 from dpcalc.training.data import Dataset
 from dpcalc.training.loop import Trainer
 from dpcalc.training.plan import Plan
@@ -82,9 +84,7 @@ def training_sections(
     ]
     sections = [Section(title="Training", columns=("", ""), rows=tuple(rows))]
     if len(bounds) > 1:
-        columns = ("bound", "ε", "μ", "neighbours", "trust", "by")
-        table = tuple(_bound_row(bound) for bound in bounds)
-        sections.append(Section(title="Bounds", columns=columns, rows=table))
+        sections.append(_bounds(bounds))
     return tuple(sections)
 
 
@@ -147,9 +147,18 @@ def _look_rows(trainer: Trainer) -> list[tuple[str, Any]]:
     return rows
 
 
-def _bound_row(bound: dict[str, Any]) -> tuple[Any, ...]:
-    told = (bound["adjacency"], bound["guarantee"], bound["theorem"].partition(": ")[0])
-    return (bound["name"], bound["epsilon"], bound["mu"], *told)
+def _bounds(bounds: Sequence[dict[str, Any]]) -> Section:
+    """Every bound, those that are certified first and the best of them on top; neighbours only where they differ."""
+    ranked = sorted(bounds, key=lambda bound: (STATUSES.index(bound["guarantee"]), bound["epsilon"]))
+    both = len({bound["adjacency"] for bound in bounds}) > 1
+    rows = tuple(
+        (NAMES.get(bound["name"], bound["name"]), bound["epsilon"], bound["mu"])
+        + ((bound["adjacency"],) if both else ())
+        + (bound["guarantee"], bound["theorem"].partition(": ")[0])
+        for bound in ranked
+    )
+    columns = ("bound", "ε", "μ", *(("neighbours",) if both else ()), "trust", "by")
+    return Section(title="Bounds", columns=columns, rows=rows)
 
 
 def search_section(trials: Sequence[Trial], best: Trial) -> Section:

@@ -331,3 +331,14 @@ def test_csv_has_the_breakdown_of_every_command(dpcalc) -> None:
     norms = ("filter", "examples/filter-norms.csv", "--filter", "gdp", "--sigma", "4", "--mu", "1", "--delta", "1e-5")
     (answer,) = rows(*norms)
     assert answer["dropped_records"] == "8"
+
+
+def test_a_person_is_told_the_answer_and_which_file_has_the_rest(dpcalc, tmp_path, monkeypatch) -> None:
+    """A script is not: nothing is said on a pipe."""
+    asked = ("convert", "--gdp", "1", "--delta", "1e-5", "-o", str(tmp_path / "x.json"))
+    assert dpcalc(*asked).err == ""
+    monkeypatch.setattr("dpcalc.cli.output._is_terminal", lambda _: True)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert dpcalc(*asked).err == f"{tmp_path / 'x.json'}: ε = 4.378 at δ = 1e-5, exactly (1-GDP)\n"
+    over = dpcalc(*asked, "--max-epsilon", "4")
+    assert (over.code, over.err.count("4.378"), over.err.count("OVER")) == (1, 1, 1)

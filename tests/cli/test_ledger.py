@@ -81,7 +81,7 @@ def test_screens_fit_their_terminal_and_say_what_matters(dpcalc, tmp_path, monke
     assert ["bob", "1", "0.6", "%"] in rows
     flat = " ".join(status.split())
     assert "49 more like risk model; 60 would need noise_multiplier 15.37" in flat
-    assert "had it all been fixed beforehand, ε = 1.798" in flat
+    assert "had all been fixed beforehand, ε = 1.798" in flat
     assert "holds if" not in status
     assert "counts-2025" in screens[1]
 

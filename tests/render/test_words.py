@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import dpcalc
@@ -66,3 +68,19 @@ def test_an_error_from_python_begins_with_the_field() -> None:
 def test_exactly_is_said_of_a_bare_answer_alone() -> None:
     mechanism = dpcalc.exp_mech(lipschitz=1, strong_convexity=4, delta=1e-5)
     assert repr(mechanism).splitlines()[0].endswith("the textbook gives no finite ε (certified, replace-one)")
+
+
+def test_the_bounds_of_a_run_are_ranked_by_trust_and_told_by_what_they_are_about() -> None:
+    losses = {"model": "logistic", "feature_clip": 2, "clip": 3.17, "regularization": 0.05, "diameter": 20}
+    method = {"algorithm": "cgd", "lr": 0.3, "epochs": 1, "batch_size": 500, "noise_multiplier": 8}
+    run = dpcalc.train(**losses, **method, adjacency="replace-one", release="last")
+    lines = str(run).splitlines()
+    head = next(place for place, line in enumerate(lines) if line.split()[:1] == ["bound"])
+    assert "neighbours" not in lines[head]
+    rows = lines[head + 1 :][: lines[head:].index("") - 1]
+    trusts = [next(word for word in row.split() if word in ("certified", "numerical", "approximate")) for row in rows]
+    assert trusts == sorted(trusts, key=("certified", "numerical", "approximate").index)
+    assert all(row.startswith(("  last iterate", "  every iterate")) for row in rows)
+    told = re.search(r" (\d+\.\d+)  ", rows[0])
+    assert told is not None
+    assert run.epsilon <= float(told[1]) <= 1.002 * run.epsilon
