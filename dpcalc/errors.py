@@ -79,3 +79,8 @@ class WriteError(CertificationError):
 
 class BusyError(CertificationError):
     """Another process is at the same file (exit code 3)."""
+
+
+def missing(what: str, extra: str, *, where: str | None = None) -> InputError:
+    """Something that is not installed, with the line that installs it: dpcalc is on no index, but in its checkout."""
+    return InputError(f"{what}; in dpcalc's checkout: pip install '.[{extra}]'", where=where)

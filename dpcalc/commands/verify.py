@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dpcalc.asked import Asked, argument, number, option
-from dpcalc.errors import InputError
+from dpcalc.errors import InputError, missing
 from dpcalc.guarantee import Outcome, Result, Section
 from dpcalc.numbers import NON_NEGATIVE
 
@@ -53,7 +53,7 @@ class Verify(Asked):
             from dpcalc.referee.check import NIGHTLY_POINTS, NIGHTLY_SECONDS, POINTS, Finding, checked
             from dpcalc.referee.platform import tested
         except ImportError:
-            raise InputError("ball arithmetic needs python-flint: install dpcalc with its extra [verify]") from None
+            raise missing("ball arithmetic needs python-flint", "verify") from None
         for quantity in self.limits.limits():
             raise InputError(_NO_GUARANTEE, where=f"max_{quantity}")
         if not self.results and not self.self_test:

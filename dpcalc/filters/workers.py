@@ -9,7 +9,7 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import Any
 
-from dpcalc.errors import CertificationError, DpcalcError, InputError
+from dpcalc.errors import CertificationError, DpcalcError, InputError, missing
 from dpcalc.files import reason
 from dpcalc.filters.logs.table import TextIds
 from dpcalc.filters.shuffle import Twice, Unread
@@ -27,7 +27,7 @@ def connected(scheduler: str | None, where: str) -> Iterator[Any]:
         import dask
         from distributed import Client
     except ImportError:
-        raise InputError("`engine=dask` needs Dask: install dpcalc with its extra [dask]") from None
+        raise missing("`engine=dask` needs Dask", "dask") from None
     for name in [*logging.root.manager.loggerDict]:
         if name.partition(".")[0] in ("distributed", "tornado", "asyncio"):  # each has a level of its own
             logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode
 
-from dpcalc.errors import InputError
+from dpcalc.errors import InputError, missing
 from dpcalc.ledger.store import LAYOUT, NAMES, TABLES, StorageError, Store, closed_if_it_fails
 
 _PATIENCE = 30
@@ -33,7 +33,7 @@ class Postgres(Store):
         try:
             import psycopg
         except ImportError:
-            raise InputError("a PostgreSQL ledger needs psycopg: install dpcalc with its extra [postgres]") from None
+            raise missing("a PostgreSQL ledger needs psycopg", "postgres") from None
         self._driver = psycopg
         settings: dict[str, Any] = {"autocommit": True, "connect_timeout": _CONNECT, "application_name": "dpcalc"}
         with self._told():

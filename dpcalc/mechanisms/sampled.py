@@ -282,9 +282,8 @@ class OncePerEpoch(Mechanism):
         if not self.shuffled:
             return ()
         return (
-            "shuffled batches are accounted for without amplification: a Poisson figure does not hold for them and "
-            "can be far too small; drawing each record's step of every epoch by itself is as cheap and is amplified "
-            "(sampling: random-allocation, in a spec and in training alike)",
+            "shuffled batches are accounted for without amplification; drawing each record's step of every epoch by "
+            "itself is as cheap and is amplified (sampling: random-allocation, in a spec and in training alike)",
         )
 
     def spec(self) -> Mapping[str, Any]:

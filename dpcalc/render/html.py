@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from dpcalc.errors import InputError
+from dpcalc.errors import missing
 from dpcalc.guarantee import Budget, Guarantee, Result, Section
 from dpcalc.render.drawing import as_svg, bars_as_svg
 from dpcalc.render.pictures import bars, charts
@@ -84,7 +84,7 @@ def _environment() -> Environment:
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
     except ImportError:
-        raise InputError("pages need Jinja2: install dpcalc with its extra [report]") from None
+        raise missing("pages need Jinja2", "report") from None
     folder = resources.files("dpcalc.render") / "templates"
     return Environment(
         loader=FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),

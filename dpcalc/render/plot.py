@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcalc.charts import Bars, Chart, Line, is_logarithmic, tick_text, ticks
-from dpcalc.errors import InputError
+from dpcalc.errors import InputError, missing
 from dpcalc.guarantee import Result
 from dpcalc.report import shortened
 
@@ -26,7 +26,7 @@ def check(path: str) -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
-        raise InputError("pictures need Matplotlib: install dpcalc with its extra [plot]", where="plot") from None
+        raise missing("pictures need Matplotlib", "plot", where="plot") from None
 
 
 def plot(result: Result, path: str) -> None:

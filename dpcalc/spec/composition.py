@@ -149,17 +149,15 @@ def compose_documents(
     if_poisson = None
     if any(entry.poisson for entry in entries):
         if_poisson = question.ask([entry.poisson or (entry.mechanism, entry.count) for entry in entries])
-        guarantee = guarantee.with_warnings(_difference(guarantee, if_poisson, question))
+        guarantee = guarantee.with_warnings(_difference(if_poisson, question))
     return Composition(guarantee, _costs(entries, guarantee, question), question, if_poisson)
 
 
-def _difference(guarantee: Guarantee, if_poisson: Guarantee, question: Question) -> str:
-    quantity = "delta" if question.delta is None else "epsilon"
-    symbol = "δ" if question.delta is None else "ε"
-    ours, theirs = getattr(guarantee, quantity), getattr(if_poisson, quantity)
+def _difference(if_poisson: Guarantee, question: Question) -> str:
+    quantity, symbol = ("delta", "δ") if question.delta is None else ("epsilon", "ε")
     return (
-        f"batches are shuffled: {symbol} = {rounded_up(ours)} holds; Poisson sampling at the same rate would give "
-        f"{rounded_up(theirs)}, which is not proved for shuffled batches and must not be reported for them"
+        f"Poisson sampling at the same rate would give {symbol} = {rounded_up(getattr(if_poisson, quantity))}, which "
+        "is not proved for shuffled batches, can be far too small, and must not be reported for them"
     )
 
 

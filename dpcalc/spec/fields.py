@@ -122,7 +122,7 @@ class Reader:
         """The list of numbers at a key."""
         if key not in self.values:
             self.node.fail(f"{key} is missing")
-        found = self.values[key].items("a list of numbers")
+        found = self.values[key].items("a list of numbers such as [2, 4]")
         if not found:
             self.values[key].fail("expected at least one number, got an empty list")
         return [read_number(item, FIELDS[key]) for item in found]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, get_args
 
-from dpcalc.errors import InputError
+from dpcalc.errors import InputError, missing
 from dpcalc.last_iterate.losses import LossName
 from dpcalc.training.backends.layers import LEAK, Convolution, Dense, Layer, MaxPool, Rectifier, Sigmoid
 from dpcalc.training.backends.network import Network
@@ -41,7 +41,7 @@ def build(
     `FILE.py:FUNCTION` is a module of the user's own, for the torch backend.
     """
     if backend == "torch" and importlib.util.find_spec("torch") is None:
-        raise InputError("`backend=torch` needs PyTorch: install dpcalc with its extra [torch]")
+        raise missing("`backend=torch` needs PyTorch", "torch")
     if is_module(name):
         from dpcalc.training.backends.torch_module import ModuleNetwork
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
 
 Run = Callable[..., Any]
 
@@ -149,3 +152,24 @@ def test_an_error_never_steers_a_terminal(dpcalc: Run, tmp_path: Path, format: s
     assert not [
         letter for letter in done.out + done.err if (ord(letter) < 32 and letter != "\n") or 127 <= ord(letter) < 160
     ]
+
+
+def test_what_is_not_installed_comes_with_the_line_that_installs_it() -> None:
+    """The distribution is on no index: only a checkout can be installed from, and every extra is one of its own."""
+    from dpcalc.errors import missing
+
+    extras = set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE))
+    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "dpcalc").rglob("*.py"))
+    asked = set(re.findall(r'missing\("[^"]+", "(\w+)"', sources))
+    assert {"dask", "parquet", "plot", "postgres", "report", "torch", "verify"} == asked <= extras
+    error = missing("pictures need Matplotlib", "plot", where="plot")
+    assert (error.wrong, error.hint) == ("pictures need Matplotlib", "in dpcalc's checkout: pip install '.[plot]'")
+    assert "pip install dpcalc" not in sources
+
+
+def test_shuffled_batches_are_warned_of_without_repeating_anything(dpcalc) -> None:
+    run = "dp-sgd,noise_multiplier=1.1,batch_size=256,dataset_size=60000,epochs=60,sampling=shuffled"
+    warned = dpcalc("compose", "-m", run, "--delta", "1e-5").err.splitlines()
+    assert [line.startswith("warning: ") for line in warned] == [True, True]
+    first, second = (set(re.findall(r"\w{5,}", line)) for line in warned)
+    assert first & second <= {"warning", "shuffled", "batches", "sampling"}

@@ -143,7 +143,7 @@ def test_without_jinja_a_page_is_an_error_that_names_the_extra(
     result = dpcalc("report", "examples/dp-sgd.yaml", "-o", tmp_path / "r.html")
     _environment.cache_clear()
     assert result.code == 2
-    assert result.err == "dpcalc: pages need Jinja2: install dpcalc with its extra [report]\n"
+    assert result.err == "dpcalc: pages need Jinja2\n        in dpcalc's checkout: pip install '.[report]'\n"
 
 
 def test_numbers_stand_on_the_right_of_a_table(dpcalc: Run) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcalc.errors import InputError
+from dpcalc.errors import InputError, missing
 from dpcalc.files.reader import check_size, reading, size_of
 from dpcalc.filters.logs.source import Source
 from dpcalc.filters.logs.table import BATCH_ROWS, Batch, Columns, LongLog, Row, TextIds, stacked
@@ -138,5 +138,5 @@ def _parquet() -> Any:
     try:
         from pyarrow import parquet
     except ImportError:
-        raise InputError("reading Parquet needs pyarrow: install dpcalc with its extra [parquet]") from None
+        raise missing("reading Parquet needs pyarrow", "parquet") from None
     return parquet

@@ -30,7 +30,8 @@ class _FromRdp(Declared):
     """What declared Rényi curves share: the pair is the best δ(ε) that the curve implies, at every ε of a grid."""
 
     conversion: ClassVar[str] = (
-        "RDP to (ε,δ): the Bernoulli pairs within it (exact at the orders given), and the best over real orders"
+        "arXiv 2602.04562: RDP to (ε,δ) by the Bernoulli pairs within it (exact at the orders given), and the best "
+        "over real orders"
     )
 
     @abstractmethod
