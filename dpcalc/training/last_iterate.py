@@ -52,8 +52,11 @@ class LastIterates:
     reasons: tuple[str, ...] = ()
 
 
-def last_iterate_bounds(plan: Plan, *, classes: int, steps: int | None) -> LastIterates:
-    """Every last-iterate bound of `sgd-bound` for this run: under replace-one, and under add-remove if it has that."""
+def last_iterate_bounds(plan: Plan, *, classes: int, steps: int | None, certified: bool = False) -> LastIterates:
+    """Every last-iterate bound of `sgd-bound` for this run: under replace-one, and under add-remove if it has that.
+
+    Or only those that are `certified`, for searches in which no other decides anything.
+    """
     settings = plan.settings
     expected = settings.regularization > 0 or settings.diameter is not None
     if settings.model not in LINEAR or not expected or settings.filter != "none":
@@ -75,7 +78,7 @@ def last_iterate_bounds(plan: Plan, *, classes: int, steps: int | None) -> LastI
     except InputError as error:
         return LastIterates(reasons=(f"the last-iterate bound is not given: {error}",))
     reason = "" if losses.one_score or not acts(losses, plan) else _active(losses, plan)
-    listed = [_evaluated(setting, bound, plan, reason) for setting, bound in found]
+    listed = [] if certified else [_evaluated(setting, bound, plan, reason) for setting, bound in found]
     if not reason and steps is None and classes:
         listed += _certified(plan, losses)
     return LastIterates(guarantees=tuple(listed))

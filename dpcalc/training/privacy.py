@@ -66,11 +66,11 @@ def epsilon_so_far(plan: Plan, final: float) -> Callable[[int], float]:
     return epsilon
 
 
-def account(plan: Plan, *, classes: int = 10, steps: int | None = None) -> Account:
+def account(plan: Plan, *, classes: int = 10, steps: int | None = None, listed: bool = True) -> Account:
     """What all runs of this plan guarantee together, certified: the filter's budget, or the composition.
 
     Last-iterate bounds are listed. One that counts the rounding of its steps is certified, and decides where nothing
-    but the last iterate is to be released.
+    but the last iterate is to be released. Unless they are to be `listed`, those that decide nothing are left out.
     """
     if plan.settings.filter != "none":
         return Account(guarantee=_filter_guarantee(plan))
@@ -79,7 +79,7 @@ def account(plan: Plan, *, classes: int = 10, steps: int | None = None) -> Accou
     rows = [{**row, "epsilon": composed.epsilon, "adjacency": composed.adjacency, "guarantee": composed.status}]
     from dpcalc.training.last_iterate import last_iterate_bounds
 
-    found = last_iterate_bounds(plan, classes=classes, steps=steps)
+    found = last_iterate_bounds(plan, classes=classes, steps=steps, certified=not listed)
     certified = composed.with_warnings(*found.reasons)
     rows += [each.row for each in found.guarantees]
     better = [each for each in found.guarantees if _is_better(each.guarantee, composed)]
@@ -160,7 +160,9 @@ def calibrated(plans: Sequence[Plan], *, epsilon: float, classes: int = 10) -> f
             assert notion is not None
             spent = (notion.repeated(runs) if runs > 1 else notion).epsilon_at(changed[0].delta)
             return math.inf if spent is None else spent / epsilon
-        accounted = account(changed[0], classes=classes) if len(changed) == 1 else account_search(changed)
+        accounted = (
+            account(changed[0], classes=classes, listed=False) if len(changed) == 1 else account_search(changed)
+        )
         found = accounted.guarantee.epsilon
         return math.inf if found is None or accounted.guarantee.status != "certified" else found / epsilon
 

@@ -97,6 +97,14 @@ def test_noise_is_calibrated_to_what_is_certified():
     assert conversions.gdp_epsilon(mu * 1.0025, 1e-5) > 3.0
 
 
+def test_bounds_that_decide_nothing_are_not_worked_out_again_and_again_for_noise(monkeypatch):
+    def unasked(*_):
+        raise AssertionError("a bound that is not certified")
+
+    monkeypatch.setattr("dpcalc.training.last_iterate._evaluated", unasked)
+    assert calibrated([_plan(replace(BOK, epochs=3))], epsilon=3.0) > 0
+
+
 @pytest.mark.parametrize("changes", [{"clip": 11.5}, {"classes": 2}])
 def test_where_the_theorem_applies_only_the_rounding_of_its_steps_is_not_proved(changes):
     classes = changes.get("classes", 10)
