@@ -28,8 +28,8 @@ from dpcalc.errors import InputError
 
 UNIT = 256
 WIDEST = 8.0  # edges end here; what is beyond lies between this one and ∞
-# Edges are 4 % apart for small m and closer where ε rises steeply with m, 14 octaves down from the largest.
-_SPACING, _BEND, _BENT_TO, _SPAN = 0.04, 6.0, 4.0, 2.0**-14
+# Edges are 3 % apart for small m and closer where ε rises steeply with m, 14 octaves down from the largest.
+_SPACING, _BEND, _BENT_TO, _SPAN = 0.03, 6.0, 4.0, 2.0**-14
 _ROUNDED_BITS = 12  # of a float32: what is left tells norms apart to 0.05 %
 _TILE, _STRIP = 32_768, 512
 _TOGETHER = 32  # steps that wait to be counted together

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcalc.arrays import Complexes, Floats, Indices
+from dpcalc.arrays import Bools, Complexes, Floats, Indices
 from dpcalc.filters.buckets import NormCounts
 from dpcalc.filters.transforms import ROUND, ContourTable
 
@@ -46,8 +46,8 @@ class Chosen:
         """Which of the chosen edges these records are on."""
         return np.searchsorted(self.places, edges_of(self.counts, records))
 
-    def sums(self, records: Indices, used: Indices, table: ContourTable) -> tuple[Floats, Complexes, Floats]:
-        """Each record's ΣK(c), rounded up, ΣK − ΣK(c) at each node, and how far that may be off."""
+    def sums(self, records: Indices, used: Indices, table: ContourTable) -> tuple[Floats, Complexes, Floats, Bools]:
+        """Each record's ΣK(c), rounded up, ΣK − ΣK(c) at each node, how far that may be off, and where it is vague."""
         whole, coins = (counted[:, used] for counted in self.on_edges(records))
         rows = columns = np.zeros(0, dtype=np.int64)
         if self.known:
@@ -68,4 +68,6 @@ class Chosen:
                 np.add.at(total, rows, part)
             top *= 1 + ROUND * (rows.size + 4)
         wrong += ROUND * (np.abs(sums) + 4 + 2 * rows.size)
-        return top, sums, wrong
+        vague, some = np.zeros(sums.shape, dtype=bool), np.flatnonzero(table.vague.any(axis=0))
+        vague[:, some] = whole @ table.vague[:, some].astype(np.float64) > 0
+        return top, sums, wrong, vague

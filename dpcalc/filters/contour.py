@@ -32,12 +32,17 @@ class Kernel:
         cut = math.exp(min(noise**2 / 2 * (c * (c + 1) - end * end), 700.0)) / (noise**2 * end**3) / math.pi
         return cls(step, points, np.exp(exponent), cut)
 
-    def solve(self, sums: Complexes, wrong: Floats, goal: Floats, start: Floats) -> tuple[Floats, Floats, Floats]:
-        """ε ≤ start at which log of the sum with all errors is at most `goal`; the slope there; the share of errors."""
+    def solve(
+        self, sums: Complexes, wrong: Floats, vague: Bools, goal: Floats, start: Floats
+    ) -> tuple[Floats, Floats, Floats]:
+        """ε ≤ start at which log of the sum with all errors is at most `goal`; the slope there; the share of errors.
+
+        Where `sums` are `vague` they bound the real part alone.
+        """
         wrong = wrong + ROUND * 8 * np.outer(start, self.points.imag)
         top = sums[:, 0].real
         terms = np.exp(sums - top[:, None]) * self.weights
-        errors = self._errors(terms, wrong)
+        errors = self._errors(terms, wrong, vague)
         c, goal = float(self.points[0].real), goal - top
         high, low = start.copy(), np.zeros(len(terms))
         slope, share = np.full(len(terms), c), np.zeros(len(terms))
@@ -63,10 +68,13 @@ class Kernel:
             live = live[high[live] - low[live] > _PRECISE * high[live]]
         return high, slope, share
 
-    def _errors(self, terms: Complexes, wrong: Floats) -> Floats:
-        """The sum of all errors, relative to M(c): of each term at most its own, or what |M(c+iy)| ≤ M(c) leaves."""
+    def _errors(self, terms: Complexes, wrong: Floats, vague: Bools) -> Floats:
+        """The sum of all errors, relative to M(c): of each term at most its own, or what |M(c+iy)| ≤ M(c) leaves.
+
+        Of a vague one, what it and the true one may be.
+        """
         size, first = np.abs(terms), np.exp(np.minimum(wrong[:, :1], 600.0))
-        own = np.where(wrong < 600, size * np.expm1(np.minimum(wrong, 600.0)), np.inf)
+        own = np.where(wrong < 600, size * (np.expm1(np.minimum(wrong, 600.0)) + 2.0 * vague), np.inf)
         errors = np.minimum(own, size + first * np.abs(self.weights)).sum(axis=1) * (1 + 1e-9)
         errors += self.beyond * first[:, 0] + size.sum(axis=1) * ROUND * (self.points.size / BLOCK + BLOCK + 16)
         return np.asarray(np.where(wrong[:, 0] < 600, errors, np.inf))  # otherwise M(c) itself is not known

@@ -199,8 +199,8 @@ class _Direction:
         kernel = Kernel.of(c, step, nodes, noise)
         parts = []
         for some in parts_of(who, max(1, _ENTRIES // nodes)):
-            top, sums, wrong = self._counts.sums(some, used, table)
-            parts.append(kernel.solve(sums, wrong, np.log(self._left[some]) - top, search.best[some]))
+            top, sums, wrong, vague = self._counts.sums(some, used, table)
+            parts.append(kernel.solve(sums, wrong, vague, np.log(self._left[some]) - top, search.best[some]))
         return _Found(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 

@@ -37,12 +37,17 @@ class RealTable:
 @dataclass(frozen=True)
 class ContourTable:
     """For each used edge (rows): log M(c) =: `tops`, and for each node c + ihj log M/M(c), the bound on a coin's
-    remainder, and the error of log M/M(c). That of `tops` is the same at all nodes: they are rounded up."""
+    remainder, and the error of log M/M(c). That of `tops` is the same at all nodes: they are rounded up.
+
+    Where M is `vague`, less than its error, the logarithm is that of a bound on |M|/M(c), and the remainder is for
+    bounds: a coin has at most the mean of them. Nothing is known of the angle.
+    """
 
     tops: Floats
     logs: Complexes
     remainders: Floats
     errors: Floats
+    vague: Bools
 
     def coins(self, upper: Indices, lowest: Bools, weights: Floats) -> tuple[Floats, Complexes, Floats]:
         """`tops`, `logs` and `errors` of steps by a coin of known weight between an edge and the one below it, or
@@ -56,7 +61,7 @@ class ContourTable:
         for edge, scale in ((upper - 1, below), (upper, above)):
             nothing = (lowest & (edge < upper))[:, None]
             logs = np.where(nothing, 0.0, self.logs[edge]) + (scale - tops)[:, None]
-            errors = np.where(nothing, 0.0, np.minimum(self.errors[edge], 600.0))
+            errors = np.where(nothing, 0.0, np.where(self.vague[edge], 600.0, np.minimum(self.errors[edge], 600.0)))
             part = np.exp(logs)
             found += part
             whole += np.abs(part)
@@ -187,19 +192,25 @@ def _chained(fresh: Indices, change: Complexes, tops: Floats, wrong: Floats) -> 
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         rise = np.expm1(np.minimum(np.diff(tops, prepend=0.0), 700.0))[:, None]
         y = (rise * moment + change - before) / (1 + before)
-        remainders = np.minimum(_curvature(y), _HOPELESS)
-        remainders[fresh] = 0.0
+        remainders = _curvature(y)
         spread = 2 * change.real + np.abs(change) ** 2
         real = np.where(np.abs(change) < 0.5, np.log1p(np.maximum(spread, -0.75)) / 2, np.log(size))
         angles = np.concatenate([np.unwrap(part, axis=0) for part in np.split(np.angle(moment), fresh) if len(part)])
         logarithms = real + 1j * angles
         errors = (2 * wrong + 32 * ROUND * np.abs(change)) / size + ROUND * len(change) * (2 * np.abs(logarithms))
-    fine = np.isfinite(logarithms) & (wrong < 0.25 * size) & np.isfinite(remainders) & np.isfinite(tops)[:, None]
+        told = np.isfinite(logarithms) & (wrong < 0.25 * size)
+        largest = np.clip(size + 2 * wrong, 1e-300, 1.0)  # of |M|/M(c)
+        steps = (1 + rise) * largest / np.concatenate([np.ones_like(largest[:1]), largest[:-1]])
+        unsure = ~(told & np.concatenate([np.ones_like(told[:1]), told[:-1]]))
+        remainders = np.minimum(np.where(unsure, _curvature(steps - 1 + 0j), remainders), _HOPELESS)
+        remainders[fresh] = 0.0
+    known = np.isfinite(remainders) & np.isfinite(wrong) & np.isfinite(tops)[:, None]
     return ContourTable(
         np.where(np.isfinite(tops), tops, 0.0),
-        np.where(fine, logarithms, 0.0),
-        np.where(fine, remainders, _HOPELESS),
-        np.where(fine, errors, _HOPELESS),
+        np.where(known, np.where(told, logarithms, np.log(largest)), 0.0),
+        np.where(known, remainders, _HOPELESS),
+        np.where(known, np.where(told, errors, 4 * ROUND * (1 - np.log(largest))), _HOPELESS),
+        known & ~told,
     )
 
 

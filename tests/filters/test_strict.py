@@ -94,7 +94,7 @@ def test_what_is_accepted_is_within_its_goal(rng: np.random.Generator) -> None:
 def test_sums_over_a_contour_are_within_their_errors(rng: np.random.Generator) -> None:
     kernel = Kernel(0.1, np.zeros(64, dtype=complex), np.ones(64, dtype=complex), 0.0)
     terms = rng.normal(size=(200, 64)) * np.exp(rng.normal(size=(200, 64))) + 0j
-    found = _sum(terms.real) + kernel._errors(terms, np.zeros((200, 64)))
+    found = _sum(terms.real) + kernel._errors(terms, np.zeros((200, 64)), np.zeros((200, 64), dtype=bool))
     for row, bound in zip(terms.real, found, strict=True):
         assert Fraction(float(bound)) >= sum((Fraction(float(term)) for term in row), Fraction(0))
 
@@ -308,3 +308,31 @@ def test_moments_on_a_contour_err_as_they_say(
                 off = mp.log(turned) - mp.mpc(complex(table.logs[row, j]))
                 off -= 2j * mp.pi * mp.nint(off.imag / (2 * mp.pi))  # angles are continuous along the edges
                 assert abs(off) <= mpf(float(table.errors[row, j]))
+
+
+def test_moments_below_their_errors_are_bounded_in_size(rng: np.random.Generator) -> None:
+    """Coins between edges whose M is known to be small, and no more: logarithm, remainder and error bound them."""
+    seen = 0
+    for _ in range(60):
+        tops = np.cumsum(rng.uniform(0, 0.3, 5))
+        true = np.exp(rng.uniform(-9, -1, (5, 8)) + 2j * np.pi * rng.uniform(0, 1, (5, 8)))
+        wrong = np.exp(rng.uniform(-12, -2, (5, 8)))
+        told = true + wrong * np.exp(2j * np.pi * rng.uniform(0, 1, (5, 8))) * rng.uniform(0.9, 1, (5, 8))
+        table = transforms._chained(np.array([0]), told - 1, tops, wrong)
+        seen += int(table.vague.sum())
+        for below, above in ((k, k + 1) for k in range(4)):
+            w = rng.integers(0, 257) / 256
+            coin = (1 - w) * true[below] * np.exp(tops[below]) + w * true[above] * np.exp(tops[above])
+            bound = (1 - w) * (table.logs.real + table.errors)[below] + w * (table.logs.real + table.errors)[above]
+            bound += (1 - w) * tops[below] + w * tops[above] + w * (1 - w) * table.remainders[above]
+            assert np.all(np.log(np.abs(coin)) <= bound)
+    assert seen > 500
+
+
+def test_vague_terms_may_be_anything_of_their_size(rng: np.random.Generator) -> None:
+    kernel = Kernel(0.1, np.zeros(64, dtype=complex), np.ones(64, dtype=complex), 0.0)
+    terms = np.exp(rng.normal(-9, 1, (50, 64)) + 2j * np.pi * rng.uniform(0, 1, (50, 64)))
+    wrong, vague = rng.uniform(0, 2, (50, 64)), rng.uniform(0, 1, (50, 64)) < 0.5
+    opposite = -np.abs(terms) * np.exp(wrong) * np.exp(1j * np.angle(terms))
+    assert np.all(kernel._errors(terms, wrong, vague) >= (np.abs(opposite - terms) * vague).sum(axis=1))
+    assert np.all(kernel._errors(terms, wrong, ~vague) < kernel._errors(terms, wrong, np.ones_like(vague)))
