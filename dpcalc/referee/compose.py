@@ -136,19 +136,21 @@ class Composed:
 
     def delta(self, epsilon: arb) -> Bounds:
         """δ at ε from above and below, over both directions."""
-        factor = epsilon.exp()
+        factor, nothing = epsilon.exp(), zero()
         remove, add = self.p_infinite, self.q_infinite
         for j, mass in enumerate(self.upper.masses.coeffs()):
-            ratio = (self.step * (self.upper.start + j)).exp()
-            remove += mass.max(zero()) * (1 - factor / ratio).max(zero())
-            add += (mass / ratio).max(zero()) * (1 - factor * ratio).max(zero())
-        below, under = zero(), zero()
+            loss = self.step * (self.upper.start + j)
+            if not loss < epsilon:  # a point surely below ε adds nothing
+                remove += mass.max(nothing) * (1 - factor / loss.exp()).max(nothing)
+            if not loss > -epsilon:
+                ratio = loss.exp()
+                add += (mass / ratio).max(nothing) * (1 - factor * ratio).max(nothing)
+        below, under = nothing, nothing
         start = max(self.p.start, self.q.start)
-        end = min(self.p.start + self.p.masses.length(), self.q.start + self.q.masses.length())
-        for k in range(start, end):
-            p, q = self.p.masses[k - self.p.start], self.q.masses[k - self.q.start]
-            below += (p - factor * q).max(zero())
-            under += (q - factor * p).max(zero())
+        rows = (row.masses.coeffs()[start - row.start :] for row in (self.p, self.q))
+        for p, q in zip(*rows, strict=False):
+            below += (p - factor * q).max(nothing)
+            under += (q - factor * p).max(nothing)
         return Bounds(max(up(remove), up(add)), max(down(below), down(under)))
 
 

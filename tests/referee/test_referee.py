@@ -134,10 +134,8 @@ class TestVerdicts:
     def test_a_forgotten_count_is_contradicted(self) -> None:
         sampled = {"type": "gaussian", "noise_multiplier": 1.0, "sampling": {"scheme": "poisson", "rate": 0.05}}
         honest = claim([{**sampled, "count": 60}], 6.0)
-        found = {
-            count: checked({**honest, "mechanisms": [{**sampled, "count": count}]}).verdict for count in (60, 4000)
-        }
-        assert found == {60: "confirmed", 4000: "contradicted"}
+        found = {count: checked({**honest, "mechanisms": [{**sampled, "count": count}]}).verdict for count in (60, 600)}
+        assert found == {60: "confirmed", 600: "contradicted"}
 
     def test_what_is_not_certified_or_not_known_is_not_checked(self) -> None:
         assert checked({**claim(GAUSSIAN, 5.0), "guarantee": "approximate"}).verdict == "not-checked"
