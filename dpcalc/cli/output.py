@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
-import textwrap
 
 from dpcalc.files import PRIVATE, SHARED, write_text
 from dpcalc.guarantee import Result
@@ -13,8 +11,8 @@ from dpcalc.render import render
 from dpcalc.render.words import answer
 from dpcalc.report import verdict_line
 from dpcalc.terminal import streams
+from dpcalc.terminal.wrapping import Wrapper
 
-_AT_SLASHES = re.compile(r"[^/]*/|[^/]+")
 _STYLES = {"over": "bold red", "unproved": "bold yellow", "within": "bold green"}
 
 
@@ -53,16 +51,7 @@ def wrapped(line: str, *, first: str = "", further: str = "  ") -> str:
     """A line for standard error: wrapped on a terminal, whole elsewhere."""
     if not _is_terminal(sys.stderr):
         return first + line
-    return _Wrapper(_columns(), initial_indent=first, subsequent_indent=further, break_on_hyphens=False).fill(line)
-
-
-class _Wrapper(textwrap.TextWrapper):
-    """Breaks by words, and a word that is wider than a line after its slashes: most often it is a path."""
-
-    def _split(self, text: str) -> list[str]:
-        room = self.width - max(len(self.initial_indent), len(self.subsequent_indent))
-        words: list[str] = super()._split(text)
-        return [part for word in words for part in (_AT_SLASHES.findall(word) if len(word) > room else [word])]
+    return Wrapper(_columns(), initial_indent=first, subsequent_indent=further, break_on_hyphens=False).fill(line)
 
 
 def _is_terminal(stream: object) -> bool:

@@ -20,6 +20,7 @@ from dpcalc.filters.individual import FittedMu, fitted_deltas, fitted_mu
 from dpcalc.filters.run import Run
 from dpcalc.guarantee import Guarantee
 from dpcalc.mechanisms.declared import DeclaredZCDP
+from dpcalc.report import written
 
 _THEOREM = "Koskela et al. 2023, Section 5 (5.1-5.3): a dominating μ, then Feldman, Zrnic 2021, Theorem 4.5"
 
@@ -65,6 +66,6 @@ def guarantee(base: Guarantee, budget: tuple[float, float], kept: bool) -> Guara
             "the budget was fixed before the run, and with other outputs it would have been kept too",
             *named.assumptions,
             f"the curve of {mu:g}-GDP is above everybody's own at every ε, not only for ε from {low:.4g} to {high:.4g} "
-            f"(δ from {highest:g} to {delta:g}), where it was looked at",
+            f"(δ from {written(highest)} to {written(delta)}), where it was looked at",
         ),
     )

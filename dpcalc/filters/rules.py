@@ -26,6 +26,7 @@ from dpcalc.filters.rule import ROUNDING, Rule
 from dpcalc.filters.subsampled import SubsampledRenyi, gaussian_rdp
 from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, PROBABILITY, RATE, RENYI_ORDER
+from dpcalc.report import written
 
 
 def _expect(**given: Any) -> None:
@@ -247,7 +248,9 @@ def _largest_rho(order: float, epsilon: float, delta: float) -> float:
         enough = conversions.rdp_epsilons(order, middle, delta) <= epsilon
         low, high = (middle, high) if enough else (low, middle)
     if low <= 1e-12 * epsilon:
-        raise InputError(f"no RDP at order {order:g} implies ε = {epsilon:g} at δ = {delta:g}; use a larger order")
+        raise InputError(
+            f"no RDP at order {order:g} implies ε = {epsilon:g} at δ = {written(delta)}; use a larger order"
+        )
     return low
 
 

@@ -15,6 +15,7 @@ from dpcalc.filters.enforced import enforced
 from dpcalc.filters.rule import Rule
 from dpcalc.filters.run import Run
 from dpcalc.guarantee import Guarantee
+from dpcalc.report import written
 
 AFTER_THE_FACT = "after-the-fact"
 WHY_AFTER_THE_FACT = (
@@ -209,5 +210,5 @@ def units(run: Run, delta: float | None) -> str:
     """What the columns of the per-individual table are measured in."""
     words = f"spent in {run.settings.rule.unit}"
     if delta is not None:
-        words += f"; epsilon at delta = {delta:g}, {AFTER_THE_FACT.replace('-', ' ')}: neither exact nor a bound"
+        words += f"; epsilon at delta = {written(delta)}, {AFTER_THE_FACT.replace('-', ' ')}: neither exact nor a bound"
     return words

@@ -13,6 +13,7 @@ from dpcalc.ledger.measure import Parts, divergences
 from dpcalc.ledger.requests import Request
 from dpcalc.ledger.terms import FilterKind, Terms, check_terms
 from dpcalc.ledger.units import Vector
+from dpcalc.report import written
 
 FilterChoice = Literal["auto", "gdp", "rdp"]
 
@@ -48,7 +49,9 @@ def open_terms(
         return _of_one_number(gdp, filter, step_delta)
     kept = step_delta if step_delta is not None else delta * _SHARE
     if not 0 < kept < delta:
-        raise InputError(f"expected the δ for the steps in (0, {delta:g}), got {kept:g}", where=f"budget {name}")
+        raise InputError(
+            f"expected the δ for the steps in (0, {written(delta)}), got {written(kept)}", where=f"budget {name}"
+        )
     within = split_delta(delta, kept / delta).filter
     order = None if planned is None else best_order(epsilon, within, lambda orders: divergences(planned, orders))
     mixture = Mixture.default(epsilon, within, order)

@@ -15,7 +15,7 @@ from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.terms import Terms
 from dpcalc.ledger.units import subtract
 from dpcalc.ledger.verify import Audit
-from dpcalc.report import SYMBOLS, rounded_down, rounded_up
+from dpcalc.report import SYMBOLS, rounded_down, rounded_up, written
 
 
 def made(terms: Terms, ledger: Ledger, new: bool) -> Result:
@@ -25,7 +25,7 @@ def made(terms: Terms, ledger: Ledger, new: bool) -> Result:
         ("filter", f"{_filter(terms)}{': ' + terms.reason if terms.reason else ''}"),
     ]
     if terms.measure.kind == "rdp":
-        kept = f"δ = {terms.step_delta:g} is kept for releases with a δ of their own"
+        kept = f"δ = {written(terms.step_delta)} is kept for releases with a δ of their own"
         facts.append(("orders", f"{', '.join(f'{order:g}' for order in terms.orders)}; {kept}"))
     if terms.parent:
         facts.append(("charged with", ", ".join(each.name for each in ledger.path(terms.name)[1:])))

@@ -162,7 +162,7 @@ def _verdict(claim: Claim, dominating: Bounds | None, attained: Bounds | None) -
     """What bounds on the δ of the dominating laws, and of those that are attained, say about a claim."""
     if claim.side == "upper":
         if dominating is not None and dominating.upper <= claim.delta * (1 + _LAST_DIGITS):
-            return Finding("confirmed", f"δ at ε = {claim.epsilon:.9g} is at most {dominating.upper:.6g}")
+            return Finding("confirmed", f"δ at ε = {claim.epsilon:.9g} is at most {_short(dominating.upper)}")
         if attained is not None and attained.lower > claim.delta:
             return Finding("contradicted", f"δ at ε = {claim.epsilon:.9g} is at least {attained.lower:.9g}")
         return None
@@ -233,3 +233,8 @@ def _first_step(releases: Sequence[Release], epsilon: float, delta: float) -> fl
 def _is_too_fine(releases: Sequence[Release], step: float) -> bool:
     known = [law for each in releases for law in (each.dominating, each.attained) if law is not None]
     return any((high - low) / step > MOST_POINTS for low, high in (reach(law, arb(1e-12)) for law in known))
+
+
+def _short(value: float) -> str:
+    """A δ as people write it: 1e-5."""
+    return f"{value:.6g}".replace("e-0", "e-")

@@ -15,6 +15,7 @@ from dpcalc.render.sketch import as_sketch
 from dpcalc.render.sweeps import sweep
 from dpcalc.render.words import Fact, answer, conditions, numbers
 from dpcalc.report import in_a_column, rounded_up
+from dpcalc.terminal.wrapping import Wrapper, pieces
 
 NARROWEST = 60
 
@@ -27,6 +28,7 @@ _GAP = 2
 _LEAST_WORDS = 16
 _BAR = 40
 _SHORTEST_BAR = 10
+_LONGEST_WORD = 24  # of a table that would lose columns otherwise
 _FEWEST = 3  # points of a curve that is drawn
 
 
@@ -175,7 +177,9 @@ def _is_amount(character: str) -> bool:
 
 
 def _longest_word(texts: Sequence[str]) -> int:
-    return max((_width(word) for text in texts for word in text.split()), default=0)
+    """The room that words need: a path is broken after its slashes, and a name longer than any word anywhere."""
+    longest = max((_width(part) for text in texts for word in text.split() for part in pieces(word)), default=0)
+    return min(longest, _LONGEST_WORD)
 
 
 def _fitted(widths: list[int], least: list[int], room: int | None) -> list[int]:
@@ -196,12 +200,12 @@ def _fitted(widths: list[int], least: list[int], room: int | None) -> list[int]:
 
 def _row(texts: Sequence[str], widths: Sequence[int], rights: Sequence[bool]) -> list[str]:
     wrapped_cells = [
-        [text] if _width(text) <= width else textwrap.wrap(text, width, break_on_hyphens=False)
+        [text] if _width(text) <= width else Wrapper(width, break_on_hyphens=False).wrap(text)
         for text, width in zip(texts, widths, strict=False)
     ]
     lines = []
-    for i in range(max(len(pieces) for pieces in wrapped_cells)):
-        parts = [pieces[i] if i < len(pieces) else "" for pieces in wrapped_cells]
+    for i in range(max(map(len, wrapped_cells))):
+        parts = [each[i] if i < len(each) else "" for each in wrapped_cells]
         padded = (_padded(text, width, right) for text, width, right in zip(parts, widths, rights, strict=False))
         lines.append((_INDENT + (" " * _GAP).join(padded)).rstrip())
     return lines

@@ -16,6 +16,7 @@ from dpcalc.filters.rule import theorem_of
 from dpcalc.filters.subsampled import gaussian_rdp
 from dpcalc.guarantee import DEFAULT_ORDERS, Guarantee
 from dpcalc.mechanisms.base import Mechanism
+from dpcalc.report import written
 from dpcalc.rounding import up
 from dpcalc.solve import bracket, solve
 from dpcalc.training.plan import Parts, Plan
@@ -171,7 +172,7 @@ def calibrated(plans: Sequence[Plan], *, epsilon: float, classes: int = 10) -> f
     if ends is not None:
         return solve(ratio, *ends, width=_CALIBRATION).within
     if ratio(start) > 1:
-        raise InputError(f"no noise keeps this within ε = {epsilon:g} at δ = {plans[0].delta:g}.")
+        raise InputError(f"no noise keeps this within ε = {epsilon:g} at δ = {written(plans[0].delta)}.")
     return _LEAST_NOISE
 
 
@@ -179,7 +180,7 @@ def _enough_noise(plans: Sequence[Plan], epsilon: float) -> float:
     """A noise multiplier that is enough without amplification, were it not for rounding."""
     mu = float(conversions.gdp_mu(epsilon, plans[0].delta))
     if mu <= 0:
-        raise InputError(f"no noise keeps this within ε = {epsilon:g} at δ = {plans[0].delta:g}.")
+        raise InputError(f"no noise keeps this within ε = {epsilon:g} at δ = {written(plans[0].delta)}.")
     count = sum(plan.releases()[0][1] for plan in plans) * (plans[0].runs if len(plans) == 1 else 1)
     doubled = 2 if plans[0].settings.adjacency == "replace-one" else 1
     enough = doubled * math.sqrt(count) / mu * (1 + 1e-9)

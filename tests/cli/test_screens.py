@@ -9,17 +9,21 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import sys
 import termios
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from dpcalc.commands import COMMANDS
+
 Run = Callable[..., Any]
+
+WIDTHS = (60, 80, 200)
 
 ROOT = Path(__file__).resolve().parents[2]
 MIXED = ("compose", str(ROOT / "examples" / "mixed-release.yaml"))
@@ -57,59 +61,119 @@ SCREENS = (
 )  # fmt: skip
 
 
-def on_a_terminal(arguments: tuple[str, ...], columns: int, *, errors: bool = False) -> tuple[int, str]:
-    """Exit code and screen of a command in a terminal of so many columns, with what it tells beside if asked for."""
-    main, other = pty.openpty()
-    fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
-    command = [sys.executable, "-m", "dpcalc", *arguments]
-    environment["TERM"] = "xterm-256color"
-    with subprocess.Popen(
-        command,
-        stdin=other,
-        stdout=other,
-        stderr=other if errors else subprocess.DEVNULL,
-        env=environment,
-        close_fds=True,
-    ) as process:
+def on_terminals(arguments: tuple[str, ...], widths: Sequence[int], *, errors: bool = False) -> list[tuple[int, str]]:
+    """Exit code and screen of a command on terminals of such widths, with what it tells beside if asked for.
+
+    One forked process sits at one terminal after the other, so that nothing is imported anew.
+    """
+    terminals = [pty.openpty() for _ in widths]
+    for (_, other), columns in zip(terminals, widths, strict=True):
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    codes, told = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of pytest's workers hold nothing of ours
+        child = os.fork()
+    if child == 0:
+        try:
+            _sit_at(arguments, [other for _, other in terminals], told, errors=errors)
+        finally:
+            os._exit(70)
+    os.close(told)
+    for _, other in terminals:
         os.close(other)
-        chunks = []
-        while True:
-            try:
-                chunk = os.read(main, 4096)
-            except OSError:
-                break
-            if not chunk:
-                break
-            chunks.append(chunk)
-        code = process.wait(timeout=120)
-    os.close(main)
-    return code, b"".join(chunks).decode().replace("\r\n", "\n")
+    screens = [_read(main).decode().replace("\r\n", "\n") for main, _ in terminals]
+    found = _read(codes)
+    os.waitpid(child, 0)
+    assert len(found) == len(widths), screens
+    return list(zip(found, screens, strict=True))
 
 
-@pytest.mark.parametrize("columns", [60, 80, 200])
-@pytest.mark.parametrize("arguments", SCREENS, ids=lambda arguments: arguments[0])
-def test_no_line_is_wider_than_the_terminal_and_no_number_is_broken(arguments: tuple[str, ...], columns: int) -> None:
-    code, screen = on_a_terminal(arguments, columns)
-    assert code == 0
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen)
-    assert max(map(len, plain.splitlines())) <= columns
-    assert plain.splitlines()[0]
-    assert "╭" not in plain
-    # A number that was wrapped would begin its line with a lone digit, point or exponent.
-    assert not re.search(r"\n\s*(\.\d|e-?\d)", plain)
+def _sit_at(arguments: tuple[str, ...], terminals: list[int], told: int, *, errors: bool) -> None:
+    from dpcalc.cli.main import main
+
+    for name in ("COLUMNS", "LINES", "NO_COLOR"):
+        os.environ.pop(name, None)
+    os.environ["TERM"] = "xterm-256color"
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for terminal in terminals:
+        for place, stream in enumerate((terminal, terminal, terminal if errors else nowhere)):
+            os.dup2(stream, place)
+        os.close(terminal)
+        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+        sys.stdout = sys.__stdout__ = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+        sys.stderr = sys.__stderr__ = os.fdopen(2, "w", encoding="utf-8", closefd=False)
+        try:
+            main(list(arguments))
+        except SystemExit as ending:
+            code = int(ending.code or 0)
+        sys.stdout.flush()
+        os.write(told, bytes([code]))
+    os._exit(0)
 
 
-@pytest.mark.parametrize("columns", [60, 80])
-def test_the_screens_of_a_ledger_fit(dpcalc: Run, tmp_path: Path, columns: int) -> None:
-    file = str(tmp_path / "team.db")
-    assert dpcalc("ledger", "init", file, "--budget", "census", "--epsilon", "3", "--delta", "1e-6").code == 0
-    assert dpcalc("ledger", "spend", file, "census", "-m", "gdp,mu=0.3", "--key", "one").code == 0
-    for words in (("status", file, "census"), ("log", file, "census"), ("verify", file)):
-        code, screen = on_a_terminal(("ledger", *words), columns)
+def _read(file: int) -> bytes:
+    """Everything that is written there, until nobody is left to write."""
+    chunks = []
+    while True:
+        try:
+            chunk = os.read(file, 65536)
+        except OSError:
+            break
+        if not chunk:
+            break
+        chunks.append(chunk)
+    os.close(file)
+    return b"".join(chunks)
+
+
+def on_a_terminal(arguments: tuple[str, ...], columns: int, *, errors: bool = False) -> tuple[int, str]:
+    """The same on one terminal."""
+    (found,) = on_terminals(arguments, (columns,), errors=errors)
+    return found
+
+
+def fits(arguments: tuple[str, ...], widths: Sequence[int] = WIDTHS) -> None:
+    """Assert that a command succeeds, that its screen is no wider than the terminal, and that no number is broken."""
+    for columns, (code, screen) in zip(widths, on_terminals(arguments, widths), strict=True):
         plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen)
         assert code == 0, plain
         assert max(map(len, plain.splitlines())) <= columns
+        assert plain.splitlines()[0]
+        assert "╭" not in plain
+        # A number that was wrapped would begin its line with a lone digit, point or exponent.
+        assert not re.search(r"\n\s*(\.\d|e-?\d)", plain)
+
+
+@pytest.mark.parametrize("arguments", SCREENS, ids=lambda arguments: arguments[0])
+def test_no_line_is_wider_than_the_terminal_and_no_number_is_broken(arguments: tuple[str, ...]) -> None:
+    fits(arguments)
+
+
+def test_the_screens_of_a_ledger_fit(dpcalc: Run, tmp_path: Path) -> None:
+    file = str(tmp_path / "team.db")
+    fits(("ledger", "init", file, "--budget", "census", "--epsilon", "3", "--delta", "1e-6"), (60,))
+    fits(("ledger", "spend", file, "census", "-m", "gdp,mu=0.3", "--key", "one"))
+    copy = str(tmp_path / "copy.jsonl")
+    assert dpcalc("ledger", "export", file, "-o", copy).code == 0
+    for words in (("status", file, "census"), ("log", file, "census"), ("verify", file)):
+        fits(("ledger", *words))
+    fits(("ledger", "import", str(tmp_path / "other.db"), copy), (60,))
+    fits(("ledger", "void", file, "one", "--reason", "never ran"), (60,))
+
+
+def test_a_verdict_of_the_referee_fits(dpcalc: Run, tmp_path: Path) -> None:
+    pytest.importorskip("flint")
+    result = tmp_path / "result.json"
+    result.write_text(dpcalc("convert", "--gdp", "1", "--delta", "1e-5", "-f", "json").out, encoding="utf-8")
+    fits(("verify", str(result)))
+
+
+def test_every_command_is_tried_on_a_terminal() -> None:
+    """What prints nothing but a file has no screen."""
+    here = Path(__file__).read_text(encoding="utf-8")
+    for name in (name for name, line in COMMANDS.items() if line.home and name != "ledger export"):
+        *_, verb = name.split()
+        assert re.search(rf'\(("ledger", )?"{verb}", ', here), name
 
 
 def test_of_the_running_line_whole_notes_are_shown() -> None:
@@ -329,18 +393,17 @@ TOLD_BESIDE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("columns", [60, 80, 200])
 @pytest.mark.parametrize(("expected", "arguments"), TOLD_BESIDE, ids=lambda value: str(value)[2:40])
-def test_errors_and_warnings_fit_the_terminal_too(expected: int, arguments: tuple[str, ...], columns: int) -> None:
-    code, screen = on_a_terminal(arguments, columns, errors=True)
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen).replace("\r", "\n")
-    assert code == expected, plain
-    lines = plain.splitlines()
-    assert max(map(len, lines)) <= columns
-    assert len({line for line in lines if line.startswith(("dpcalc:", "warning:"))}) <= 2, "said once"
-    if expected == 2:
-        assert plain.startswith("dpcalc: ")
-        assert all(line.startswith(" " * 8) for line in plain.splitlines()[1:] if line.strip())
+def test_errors_and_warnings_fit_the_terminal_too(expected: int, arguments: tuple[str, ...]) -> None:
+    for columns, (code, screen) in zip(WIDTHS, on_terminals(arguments, WIDTHS, errors=True), strict=True):
+        plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen).replace("\r", "\n")
+        assert code == expected, plain
+        lines = plain.splitlines()
+        assert max(map(len, lines)) <= columns
+        assert len({line for line in lines if line.startswith(("dpcalc:", "warning:"))}) <= 2, "said once"
+        if expected == 2:
+            assert plain.startswith("dpcalc: ")
+            assert all(line.startswith(" " * 8) for line in plain.splitlines()[1:] if line.strip())
 
 
 @pytest.mark.parametrize("width", [60, 80])
