@@ -57,16 +57,15 @@ class ContourTable:
         above = self.tops[upper] + np.log(weights)
         tops = np.logaddexp(below, above)
         found = np.zeros((upper.size, self.logs.shape[1]), dtype=np.complex128)
-        wrong, whole = np.zeros(found.shape), np.zeros(found.shape)
+        wrong = np.zeros(found.shape)
         for edge, scale in ((upper - 1, below), (upper, above)):
             nothing = (lowest & (edge < upper))[:, None]
             logs = np.where(nothing, 0.0, self.logs[edge]) + (scale - tops)[:, None]
             errors = np.where(nothing, 0.0, np.where(self.vague[edge], 600.0, np.minimum(self.errors[edge], 600.0)))
             part = np.exp(logs)
             found += part
-            whole += np.abs(part)
-            wrong += np.abs(part) * (np.expm1(errors) + ROUND * (16 + 2 * np.abs(logs) + 4 * np.abs(scale)[:, None]))
-        wrong = 2 * (wrong + ROUND * 4 * whole) / np.maximum(np.abs(found), 1e-300)
+            wrong += np.abs(part) * (np.expm1(errors) + ROUND * (20 + 2 * np.abs(logs) + 4 * np.abs(scale)[:, None]))
+        wrong = 2 * wrong / np.maximum(np.abs(found), 1e-300)
         logs = np.log(np.where(found == 0, 1e-300, found))
         return tops + ROUND * (16 + np.abs(tops)), logs, np.where(wrong < 0.5, wrong, _HOPELESS)
 

@@ -122,24 +122,33 @@ def test_the_oracle_finds_planted_errors(monkeypatch: pytest.MonkeyPatch, plante
     assert largest_excess(profile, mu, slack, end) > 0
 
 
-@pytest.mark.parametrize("sign", [-1, 0, 1])
-def test_a_chord_above_its_line_is_refused(monkeypatch: pytest.MonkeyPatch, sign: int) -> None:
-    """By the last digit, and with tails that err as much as they may."""
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (1, 1), (1, -1), (-1, 1)])
+def test_a_chord_above_its_line_is_refused(
+    monkeypatch: pytest.MonkeyPatch, erring: Callable[..., None], first: int, second: int
+) -> None:
+    """By the last digit, and with tails and exponentials that err as much as they may, for better or worse."""
+    erring(fitted, "math", exp=-3.9 * UNIT)
     true_tail = normal.log_tail
 
     def tail(x: float) -> tuple[float, float]:
-        value, error = true_tail(x)
-        return value + (sign if x == threshold else -sign * math.copysign(1, detected)) * 0.9 * error, error
+        error = true_tail(x)[1]
+        exact = mpmath.log(mpmath.ncdf(-abs(mpf(mu) - mpf(threshold)) if x == abs(detected) else -mpf(threshold)))
+        off = first if x == threshold else second * math.copysign(1, detected)
+        value = float(exact - off * mpf(error))
+        return value if abs(value - exact) <= error else math.nextafter(value, float(exact)), error
 
-    chosen = random.Random(f"line {sign}")
+    chosen = random.Random(f"line {first} {second}")
     monkeypatch.setattr(fitted, "log_tail", tail)
     with mpmath.workdps(50):
-        for _ in range(400):
+        for _ in range(500):
             mu, touched = chosen.uniform(0.05, 4), chosen.uniform(0.1, 6)
             threshold = touched / mu + mu / 2
             detected = mu - threshold
             left, right = touched * chosen.uniform(0.2, 0.95), touched * chosen.uniform(1.05, 2)
-            slack = 10 ** chosen.uniform(-12, -2)
+            slack = chosen.choice((0.0, 10 ** chosen.uniform(-12, -2)))
+            if slack == 0:  # a right end next to where the line is 0: its terms are far larger than it
+                zero = mpmath.log(mpmath.ncdf(mpf(mu) - mpf(threshold)) / mpmath.ncdf(-mpf(threshold)))
+                right = touched + (float(zero) - touched) * chosen.uniform(0.5, 0.999)
             exact = [
                 mpf(slack) + mpmath.ncdf(mpf(mu) - mpf(threshold)) - mpmath.exp(e) * mpmath.ncdf(-mpf(threshold))
                 for e in (mpf(left), mpf(right))
@@ -205,6 +214,29 @@ def test_regret_between_knots() -> None:
             epsilon = mpmath.log(meeting)
             if epsilon < second + 3:
                 assert fitted._largest(knots, 1, mu, 0.0) >= gaussian(mu)(epsilon) / (1 + meeting)
+
+
+def test_regret_before_knots() -> None:
+    """The line from H(0) = 1 meets that of the two knots behind the cell, which are close."""
+    chosen, met = random.Random(13), 0
+    with mpmath.workdps(50):
+        for _ in range(600):
+            mu, at = chosen.uniform(0.5, 3), chosen.uniform(0.1, 1)
+            first = at + chosen.uniform(0.3, 1)
+            second, lower = first + 10 ** chosen.uniform(-6, -3), chosen.uniform(0.01, 0.1)
+            upper = lower * (1 - (second - first) * chosen.uniform(0.3, 1))
+            start, stop, after = (mpmath.exp(mpf(epsilon)) for epsilon in (at, first, second))
+            flat = (mpf(upper) - mpf(lower)) / (after - stop)
+            own = float(lower + flat * (start - stop)) + chosen.uniform(0.01, 0.1)
+            steep = (mpf(own) - 1) / start
+            meeting = start + (mpf(lower) - mpf(own) + flat * (start - stop)) / (steep - flat)
+            if steep < flat and start < meeting < stop:
+                met += 1
+                knots = [Knot(at, own, own), Knot(first, lower, lower), Knot(second, upper, upper)]
+                height = mpf(own) + steep * (meeting - start)
+                exact = (gaussian(mu)(mpmath.log(meeting)) - height) / (1 + meeting)
+                assert fitted._largest(knots, 0, mu, 0.0) >= exact
+    assert met > 100
 
 
 @pytest.mark.parametrize("sign", [-1, 1])

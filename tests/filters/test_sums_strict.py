@@ -110,6 +110,23 @@ def test_coins_that_are_alone_are_added_with_their_rounding(
     assert np.all(upper * UNIT == np.round(upper * UNIT))
 
 
+@pytest.mark.parametrize(("size", "errors"), [(5.0, 0.0), (2000.0, 0.0), (5.0, 1e-3)])
+def test_coins_of_known_weight_err_as_they_say(rng: np.random.Generator, size: float, errors: float) -> None:
+    """log((1−w)M_a + wM_b), also of moments that are large, with logarithms that are off by all that they may be."""
+    tops, logs = size + rng.random(40), 1j * rng.uniform(-1, 1, (40, 3)) - rng.random((40, 3))
+    table = ContourTable(tops, logs, np.zeros(logs.shape), np.full(logs.shape, errors))
+    upper, weights = np.arange(1, 40), rng.integers(1, 256, 39) / 256
+    found = table.coins(upper, np.zeros(39, dtype=bool), weights)
+    for place, weight in zip(upper, weights, strict=True):
+        ends = [(mpf(tops[place - 1]), 1 - mpf(weight)), (mpf(tops[place]), mpf(weight))]
+        top = mp.log(mp.fsum(share * mp.exp(high) for high, share in ends))
+        assert mpf(found[0][place - 1]) >= top
+        for j in range(3):
+            off = [mp.mpc(complex(logs[at, j])) + mpf(errors) for at in (place - 1, place)]
+            exact = mp.log(mp.fsum(share * mp.exp(high - top + x) for (high, share), x in zip(ends, off, strict=True)))
+            assert abs(exact - mpc(complex(found[1][place - 1, j]))) <= mpf(found[2][place - 1, j])
+
+
 @pytest.mark.parametrize("doubt", [0.0, math.log(2)])
 def test_nodes_beyond_the_last_are_paid_for(doubt: float) -> None:
     """Their weights add up to no more, times what M(c) may be: a contour that is cut early, and the same one later."""
