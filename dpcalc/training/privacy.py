@@ -161,9 +161,7 @@ def calibrated(plans: Sequence[Plan], *, epsilon: float, classes: int = 10) -> f
             assert notion is not None
             spent = (notion.repeated(runs) if runs > 1 else notion).epsilon_at(changed[0].delta)
             return math.inf if spent is None else spent / epsilon
-        accounted = (
-            account(changed[0], classes=classes, listed=False) if len(changed) == 1 else account_search(changed)
-        )
+        accounted = account(changed[0], classes=classes, listed=False) if len(changed) == 1 else account_search(changed)
         found = accounted.guarantee.epsilon
         return math.inf if found is None or accounted.guarantee.status != "certified" else found / epsilon
 
