@@ -102,6 +102,20 @@ class TestWriting:
         with pytest.raises(WriteError, match="/dev/full: cannot be written"):
             write_text("/dev/full", "new")
 
+    def test_an_open_pipe_is_written_to_by_its_number(self) -> None:
+        reading, pipe = os.pipe()
+        check_paths({"output": f"/dev/fd/{pipe}"}, {})
+        write_text(f"/dev/fd/{pipe}", "new")
+        os.close(pipe)
+        with os.fdopen(reading, "rb") as stream:
+            assert stream.read() == b"new"
+
+    def test_an_open_file_is_written_on_and_not_replaced(self, old: Path) -> None:
+        with old.open("ab") as stream:
+            write_text(f"/dev/fd/{stream.fileno()}", " and new")
+            write_text(f"/proc/self/fd/{stream.fileno()}", ", twice")
+        assert old.read_text() == "old and new, twice"
+
     def test_what_a_killed_process_left_goes_with_the_next_write(self, old: Path) -> None:
         code = (
             "import sys, time; from dpcalc.files import writing\n"
@@ -127,6 +141,24 @@ class TestWriting:
 
 
 class TestPathsBeforeAnyWork:
+    def test_a_descriptor_that_is_not_open_and_links_in_a_circle_are_told(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="is not open"):
+            check_paths({"output": "/dev/fd/987654"}, {})
+        (tmp_path / "a").symlink_to(tmp_path / "b")
+        (tmp_path / "b").symlink_to(tmp_path / "a")
+        with pytest.raises(InputError, match="lead in a circle"):
+            check_paths({"output": str(tmp_path / "a")}, {})
+
+    def test_the_file_that_standard_output_goes_to_is_no_other_output(self, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        for output, code in ((str(out), 2), ("/dev/stdout", 0)):
+            command = [sys.executable, "-m", "dpcalc", "convert", "--gdp", "1", "--delta", "1e-5", "-o", output]
+            with out.open("wb") as stream:
+                done = subprocess.run(command, stdout=stream, stderr=subprocess.PIPE, check=False)
+            assert done.returncode == code
+            assert (b"standard output are the same file" in done.stderr) == bool(code)
+        assert "ε = 4.378" in out.read_text()  # 4.37718, rounded up
+
     def test_two_outputs_on_one_file_are_refused_by_any_of_its_names(self, old: Path) -> None:
         link = old.with_name("link")
         link.symlink_to(old.name)

@@ -23,6 +23,9 @@ from dpcalc.files.reader import STANDARD_STREAM, reason
 
 PRIVATE, SHARED = 0o600, 0o666
 
+_STANDARD = {"stdout": 1, "stderr": 2}
+_DESCRIPTOR = re.compile(r"/dev/(?:(stdout|stderr)|fd/(\d{1,9}))|/proc/self/fd/(\d{1,9})", re.ASCII)
+
 
 # -- before any work -------------------------------------------------------------------------------------------------
 
@@ -36,11 +39,14 @@ def check_paths(outputs: Mapping[str, str | Path | None], inputs: Mapping[str, s
     for field, path in inputs.items():
         if path is not None and str(path) != STANDARD_STREAM:
             taken.setdefault(_identity(str(path)), field)
+    for field, number in (("standard output", 1), ("standard error", 2)):
+        with contextlib.suppress(OSError):  # closed
+            taken.setdefault(_identity_of(os.fstat(number)), field)
     for field, path in outputs.items():
         if path is None or str(path) == STANDARD_STREAM:
             continue
         other = taken.setdefault(_identity(str(path)), field)
-        if other != field and not _is_stream(Path(str(path))):
+        if other != field and not _is_stream(_target(str(path))):
             raise InputError(f"{field} and {other} are the same file; nothing was written", where=str(path))
         target = _target(str(path))
         folder = taken.get(_identity(str(target.parent)))
@@ -54,6 +60,8 @@ def check_writable(path: str) -> None:
     target = _target(path)
     if target.is_dir():
         raise InputError("is a folder, not a file", where=path)
+    if _descriptor(target) is not None and not target.exists():
+        raise InputError("is not open", where=path)
     if target.exists() and not os.access(target, os.W_OK):
         raise InputError("may not be written to", where=path)
     if _is_stream(target):
@@ -69,25 +77,39 @@ def _identity(path: str) -> tuple[object, ...]:
     """The same for two names of one file, whether or not it exists yet."""
     target = _target(path)
     try:
-        found = target.stat()
+        return _identity_of(target.stat())
     except OSError:
         return (str(target),)
+
+
+def _identity_of(found: os.stat_result) -> tuple[object, ...]:
     return (found.st_dev, found.st_ino)
 
 
 def _target(path: str) -> Path:
-    """The file behind symbolic links."""
+    """The file behind symbolic links; what is a stream by its own name, since a pipe has no other."""
     try:
-        return Path(os.path.realpath(path))
+        if _is_stream(Path(path)):
+            return Path(path)
+        target = Path(os.path.realpath(path))
     except (OSError, ValueError) as error:
         raise InputError(f"not a file name: {reason(error)}", where=ascii(path)[1:-1]) from None
+    if target.is_symlink():
+        raise InputError("its symbolic links lead in a circle", where=path)
+    return target
 
 
 def _is_stream(target: Path) -> bool:
     try:
-        return not stat.S_ISREG(target.stat().st_mode)
+        return _descriptor(target) is not None or not stat.S_ISREG(target.stat().st_mode)
     except OSError:
         return False
+
+
+def _descriptor(target: Path) -> int | None:
+    """The number of the open file that a name such as /dev/stdout stands for, whatever kind of file that is."""
+    found = _DESCRIPTOR.fullmatch(str(target))
+    return None if found is None else _STANDARD.get(found[1]) or int(found[2] or found[3])
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
@@ -123,7 +145,9 @@ def _direct(target: Path) -> Iterator[BinaryIO]:
     with tempfile.TemporaryFile() as gathered:
         yield gathered
         gathered.seek(0)
-        with target.open("wb") as stream:
+        number = _descriptor(target)
+        # An open file goes on where it is: opened again, it would begin at its start.
+        with target.open("wb") if number is None else os.fdopen(os.dup(number), "wb") as stream:
             shutil.copyfileobj(gathered, stream)
 
 

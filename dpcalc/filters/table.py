@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from dpcalc.files import PRIVATE, writing
+from dpcalc.terminal.streams import harmless
 
 SENSITIVE = (
     "SENSITIVE: individual privacy losses depend on each person's data. A row may be shown to the person it is about; "
@@ -44,17 +45,27 @@ def _reordered(column: Any, order: Any) -> Any:
 def _write_csv(binary: BinaryIO, columns: dict[str, Any], note: str) -> None:
     stream = io.TextIOWrapper(binary, encoding="utf-8", newline="", write_through=True)
     lists = {name: column if isinstance(column, list) else column.tolist() for name, column in columns.items()}
-    harmless = [name if isinstance(name, int) else _harmless(name) for name in lists["id"]]
-    if harmless != lists["id"]:
-        lists["id"], note = harmless, f"{note}; ids that a spreadsheet would run stand behind an apostrophe"
-    stream.write(f"# {SENSITIVE} Units: {note}.\n")
+    lists["id"], remarks = _written(lists["id"])
+    stream.write(f"# {SENSITIVE} Units: {'; '.join([note, *remarks])}.\n")
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(lists)
     writer.writerows(zip(*lists.values(), strict=True))
     stream.detach()
 
 
-def _harmless(name: str) -> str:
+def _written(ids: list[Any]) -> tuple[list[Any], list[str]]:
+    """Ids that neither run in a spreadsheet nor steer a terminal, and how to read them; each has its text back."""
+    remarks = []
+    if any(harmless(name) != name for name in ids if isinstance(name, str)):
+        ids = [harmless(name.replace("\\", "\\\\")) if isinstance(name, str) else name for name in ids]
+        remarks.append(r"control characters in ids are written as \u001b is, and backslashes twice")
+    quoted = [_not_run(name) if isinstance(name, str) else name for name in ids]
+    if quoted != ids:
+        remarks.append("ids that a spreadsheet would run stand behind an apostrophe")
+    return quoted, remarks
+
+
+def _not_run(name: str) -> str:
     """An id that a spreadsheet would run, behind an apostrophe; one that begins with apostrophes gets one more."""
     is_run = name.lstrip("'").startswith(_RUN) and not (name[:1] == "-" and name[1:].isdecimal())
     return f"'{name}" if is_run else name
