@@ -100,6 +100,15 @@ def test_the_readme_shows_what_its_first_command_prints(dpcalc, workplace) -> No
         assert line.removesuffix("…").rstrip() in printed
 
 
+def test_the_spec_of_the_readme_composes_within_its_budget(dpcalc, tmp_path) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    spec = re.search(r"^```yaml\n(delta: .*?)^```", text, re.MULTILINE | re.DOTALL)[1]
+    (tmp_path / "release.yaml").write_text(spec, encoding="utf-8")
+    outcome = dpcalc("compose", tmp_path / "release.yaml")
+    assert outcome.code == 0
+    assert "within the limit 3" in outcome.out.splitlines()[0]
+
+
 def test_the_notebook_is_executed_and_gives_the_same_again(workplace, capsys) -> None:
     """Every cell runs, and prints what the notebook shows."""
     notebook = json.loads((ROOT / "examples" / "tour.ipynb").read_text(encoding="utf-8"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpcalc.guarantee import Result
@@ -43,10 +44,19 @@ def settings(result: Result) -> str:
     run = next((row[1] for row in result.labelled if row[0] == "run"), None) or requested(result)
     if run:
         return f"{run}; {guarantee.status}"
-    listed = [_entry(entry) for entry in guarantee.mechanisms[:2]]
+    listed = [_entry(entry) for entry in _costliest(result, guarantee.mechanisms)[:2]]
     more = len(guarantee.mechanisms) - len(listed)
     told = [*listed, *([f"{more} more"] if more else []), guarantee.adjacency, guarantee.status]
     return "; ".join(told)
+
+
+def _costliest(result: Result, entries: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The entries, those with the largest share first where shares are told."""
+    costs = result.details.get("mechanisms") or ()
+    if len(costs) != len(entries):
+        return list(entries)
+    ranked = sorted(zip(costs, entries, strict=True), key=lambda pair: -(pair[0].get("share") or 0.0))
+    return [entry for _, entry in ranked]
 
 
 def requested(result: Result, *swept: str) -> str:
@@ -62,8 +72,17 @@ def _value(value: object) -> str:
 
 
 def _entry(entry: Any) -> str:
-    """An entry in a few words: gaussian, noise_multiplier 1.1, 14,063 times."""
+    """An entry in a few words: gaussian noise multiplier 1.1, poisson 0.004267, 14,063 times."""
     key = next((key for key in (*_NOISE, *_BOUNDED) if isinstance(entry.get(key), (int, float))), None)
     number = "" if key is None else rounded_up(entry[key]) if key in _BOUNDED else f"{entry[key]:.4g}"
-    times = f", {entry['count']:,} times" if entry.get("count", 1) > 1 else ""
-    return f"{' '.join(filter(None, (entry.get('type', 'mechanism'), key and key.replace('_', ' '), number)))}{times}"
+    what = " ".join(filter(None, (entry.get("type", "mechanism"), key and key.replace("_", " "), number)))
+    times = f"{entry['count']:,} times" if entry.get("count", 1) > 1 else ""
+    return ", ".join(filter(None, (what, _sampled(entry.get("sampling")), times)))
+
+
+def _sampled(sampling: Any) -> str:
+    """How batches are drawn, without which the noise says nothing."""
+    if not isinstance(sampling, Mapping):
+        return str(sampling or "")
+    rate = sampling.get("rate")
+    return f"{sampling.get('scheme', 'sampled')}{f' {rate:.4g}' if isinstance(rate, (int, float)) else ''}"

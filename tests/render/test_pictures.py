@@ -309,5 +309,10 @@ def test_a_filtered_run_shows_what_people_have_lost_so_far() -> None:
 def test_captions_tell_the_question_and_round_what_is_declared_up() -> None:
     bound = library.exp_mech(lipschitz=1, strong_convexity=4, delta=1e-5)
     assert charts(told(bound))[0].subtitle == "L 1, m 4, δ 1e-5; certified"
+    run = library.compose(library.Gaussian(noise_multiplier=1, sampling="poisson", rate=0.01, count=5), delta=1e-5)
+    expected = "gaussian noise multiplier 1, poisson 0.01, 5 times; add-remove; certified"
+    assert charts(told(run))[0].subtitle == expected
+    several = library.compose(library.GDP(mu=0.1), library.GDP(mu=0.2), library.GDP(mu=0.9), delta=1e-5)
+    assert charts(told(several))[0].subtitle == "gdp mu 0.9; gdp mu 0.2; 1 more; add-remove; certified"
     declared = library.compose(library.GDP(mu=1.23401), delta=1e-5)
     assert charts(told(declared))[0].subtitle == "gdp mu 1.235; add-remove; certified"
