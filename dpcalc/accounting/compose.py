@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from dpcalc.effort import ANSWER, within
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.guarantee import Guarantee, common_adjacency
 from dpcalc.mechanisms.base import Mechanism
+from dpcalc.mechanisms.declared import together
 from dpcalc.mechanisms.validation import expect_whole
 
 Accountant = Literal["auto", "gdp", "rdp", "pld", "clt"]
@@ -120,6 +122,17 @@ def _by_laws(parts: Parts, question: Question, known: float = math.inf) -> Answe
     return by_laws(parts, question, known=known)
 
 
+def _added_up(parts: Parts, question: Question, known: float) -> list[Answer]:
+    """An upper bound with declared Rényi curves added up, which no list of theirs need attain."""
+    whole = together(parts)
+    if whole is parts:
+        return []
+    try:
+        return [replace(_by_laws(whole, question, known), lower=None)]
+    except (ArithmeticError, ValueError, CertificationError):
+        return []
+
+
 def _best(parts: Parts, question: Question) -> Answer:
     """The tightest answer; an accountant that fails leaves the question to the others."""
     if is_exactly_gaussian(parts):
@@ -140,6 +153,7 @@ def _best(parts: Parts, question: Question) -> Answer:
         stopped = f"the loss distributions give no answer ({failure})"
     upper = min(answer.upper for answer in candidates)
     if not question.is_met(lower, upper):
+        candidates += _added_up(parts, question, upper)
         if not exhausted:
             with np.errstate(over="ignore", invalid="ignore"):  # orders at which doubles do not reach are passed over
                 candidates.append(by_rdp(parts, question))

@@ -18,6 +18,8 @@ from dpcalc.pairs.base import Pair, Runs
 from dpcalc.pairs.profile import group_of_two
 from dpcalc.pairs.symmetrised import symmetrised
 
+_FEW = 64  # runs of which a better last one is worth its while
+
 
 def sampled(pairs: tuple[Pair, Pair], rate: float) -> tuple[Pair, Pair]:
     """((1-q)Q + qP, Q) for removing, and (Q, (1-q)Q + qP) for adding, each from its own direction of the base."""
@@ -139,6 +141,14 @@ class PoissonSampled(_Sampled):
 
     def _is_mixture(self) -> bool:
         return self.adjacency == "add-remove"
+
+    def attained_last(self, count: int, order: Callable[[], float]) -> Runs | None:
+        """The last of a few runs is what the base attains there, sampled; it is removed, or replaced by nothing."""
+        last = self.base.attained_last(1, order) if count <= _FEW and self.sampling_rate < 1 else None
+        if last is None:
+            return None
+        first = self.attained_runs(count - 1, order) if count > 1 else ()
+        return None if first is None else (*first, *((sampled(pairs, self.sampling_rate), 1) for pairs, _ in last))
 
     def _unsampled(self) -> Mechanism:
         return self.base if self.adjacency == "add-remove" else self.base.as_replace_one()

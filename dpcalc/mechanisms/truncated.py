@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.sampled import PoissonSampled, sampled
 from dpcalc.mechanisms.validation import expect_whole
-from dpcalc.pairs.base import Pair
+from dpcalc.pairs.base import Pair, Runs
 from dpcalc.pairs.blended import BlendedPair
 from dpcalc.pairs.profile import group_of_two
 from dpcalc.rounding import FAINT, UNIT, down
@@ -74,10 +74,16 @@ class TruncatedPoisson(PoissonSampled):
 
     def attained_pairs(self) -> tuple[Pair, Pair] | None:
         """Where the other records contribute nothing, a batch is told by whether it kept this one: a smaller rate."""
-        if self.overflow[1] == 0:
-            return super().attained_pairs()
-        kept = PoissonSampled(base=self.base, sampling_rate=self._kept, adjacency=self.adjacency)
-        return kept.attained_pairs() if self._kept > 0 else None
+        return self._alone.attained_pairs()
+
+    def attained_last(self, count: int, order: Callable[[], float]) -> Runs | None:
+        return self._alone.attained_last(count, order)
+
+    @cached_property
+    def _alone(self) -> PoissonSampled:
+        """The record among others that contribute nothing."""
+        rate = self.sampling_rate if self.overflow[1] == 0 else self._kept
+        return PoissonSampled(base=self.base, sampling_rate=rate, adjacency=self.adjacency)
 
     @cached_property
     def _kept(self) -> float:

@@ -1,4 +1,4 @@
-"""Adversaries that choose bounded-range mechanisms one after the other, as pairs that some data attain."""
+"""Adversaries that choose mechanisms one after the other, as pairs that some data attain: bounded-range ones."""
 
 from __future__ import annotations
 
@@ -31,8 +31,14 @@ def steered_pair(epsilon: float, count: int) -> BoundPair:
     they are to come last. The polygon from (0, 0) through the (q, p) of all targets, and its mirror image, t and ε - t
     being exchanged with P and Q, belongs to a pair below all; its sides are the points.
     """
-    p, q = _tests(epsilon, count)
-    doubt = accumulated((32 + 4 * epsilon) * count + 64)
+    return pair_of_tests(*_tests(epsilon, count), accumulated((32 + 4 * epsilon) * count + 64))
+
+
+def pair_of_tests(p: Floats, q: Floats, doubt: float) -> BoundPair:
+    """The pair of the polygon through tests of these P- and Q-masses, the rarest first, and its mirror image.
+
+    Masses are known up to a relative `doubt`. Whoever attains the tests attains them with P and Q exchanged too.
+    """
     corners = _corners(p * (1 - doubt), q * (1 + doubt))
     up, right = np.diff(corners, axis=0).T
     sides, rest = np.log(up / right), 1 - float(corners[-1].sum())

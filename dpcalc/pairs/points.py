@@ -145,6 +145,13 @@ class BoundPair(PointPair):
     def excess(self) -> float:
         return self.over
 
+    def mixed(self, rate: float) -> Pair:
+        plain = super().mixed(rate)
+        if plain is self or not isinstance(plain, PointPair):
+            return plain
+        masses = (plain.losses, plain.p, plain.q, plain.p_infinite, plain.q_infinite)
+        return BoundPair(*masses, self.doubt, self.over, self.certain)
+
     def reversed(self) -> Pair:
         turned = (-self.losses[::-1], self.q[::-1], self.p[::-1], self.q_infinite, self.p_infinite)
         return BoundPair(*turned, self.doubt, self.over, self.certain)

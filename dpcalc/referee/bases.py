@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 
 from flint import arb, arb_poly, ctx
 
-from dpcalc.referee import laws, renyi, samplers, turned
+from dpcalc.referee import divergences, laws, renyi, turned
 from dpcalc.referee.laws import Law
 
 
@@ -17,7 +18,8 @@ from dpcalc.referee.laws import Law
 class Base:
     """`law` dominates the mechanism and `attained` is what it reaches on some data, either None where unknown.
 
-    `mu` and `attained_mu` are given where the first or the second is a Gaussian. `turned` and `replaced` are asked only
+    `mu` and `attained_mu` are given where the first or the second is a Gaussian; of mechanisms that are described by a
+    curve it is an `example`, and others may be worse. `turned` and `replaced` are asked only
     of what is stated for adding or removing a record: it is sampled at a rate and becomes its opposite, or it is
     replaced by another.
     """
@@ -26,6 +28,7 @@ class Base:
     attained: Law | None
     mu: arb | None = None
     attained_mu: arb | None = None
+    example: bool = False
     turned: Callable[[arb], Law] | None = None
     replaced: Callable[[], Base] | None = None
 
@@ -42,7 +45,7 @@ def _value(entry: Mapping[str, Any], name: str) -> arb:
 
 def _normal(mu: arb) -> Base:
     law = laws.gaussian(mu)
-    return Base(law, law, mu, mu, partial(turned.turned_gaussian, mu), lambda: _normal(2 * mu))
+    return Base(law, law, mu, mu, turned=partial(turned.turned_gaussian, mu), replaced=lambda: _normal(2 * mu))
 
 
 def _gaussian(entry: Mapping[str, Any]) -> Base:
@@ -119,23 +122,25 @@ def _histogram(sigma: arb, cells: int, shift: int) -> Base:
     return Base(law, law, replaced=lambda: _histogram(sigma, 2 * cells, shift))
 
 
-def _zcdp(rho: arb) -> Base:
+def _zcdp(entry: Mapping[str, Any]) -> Base:
     """The Gaussian of μ = √(2ρ) is one of the mechanisms described; two links are 4ρ-zCDP."""
-    mu = (2 * rho).sqrt()
-    law = _of_divergences(lambda order: order * rho)
-    return Base(law, laws.gaussian(mu), None, mu, replaced=lambda: _zcdp(4 * rho))
+    return zcdp_runs(_value(entry, "rho"), 1)
 
 
-def _of_divergences(divergence: Callable[[arb], arb | None]) -> Law:
-    """A law with every δ(ε) that the divergences allow, at losses from very small to very large ones."""
-    sizes = [arb("0.001") * arb("1.08") ** k for k in range(145)]
-    losses = [*(-size for size in reversed(sizes)), arb(0), *sizes]
-    return laws.of_profile(losses, samplers.heights(divergence, losses))
+def zcdp_runs(rho: arb, count: int) -> Base:
+    """So many adaptive ρ-zCDP mechanisms: one of count·ρ-zCDP, and nearly Gaussian where they are many."""
+    whole = count * rho
+    mu = (2 * whole).sqrt()
+    orders = [1 + 0.02 * 1.12**k / math.sqrt(float(whole)) for k in range(60)]
+    above = None if count == 1 else divergences.gaussian_above(rho, count)
+    law = divergences.law_of(lambda order: order * whole, orders, above)
+    return Base(law, laws.gaussian(mu), None, mu, example=True, replaced=lambda: zcdp_runs(4 * rho, count))
 
 
 def _rdp(entry: Mapping[str, Any]) -> Base:
     bare = {key: value for key, value in entry.items() if key != "sampling"}
-    return Base(_of_divergences(lambda order: renyi.divergence(bare, "add-remove", order)), None)
+    orders = [float(order) for order in entry["orders"]]
+    return Base(divergences.law_of(lambda order: renyi.divergence(bare, "add-remove", order), orders), None)
 
 
 _BASES: Mapping[str, Callable[[Mapping[str, Any]], Base]] = {
@@ -149,6 +154,6 @@ _BASES: Mapping[str, Callable[[Mapping[str, Any]], Base]] = {
     "dp": _declared,
     "exponential": lambda entry: _exponential(_value(entry, "epsilon")),
     "staircase": _staircase,
-    "zcdp": lambda entry: _zcdp(_value(entry, "rho")),
+    "zcdp": _zcdp,
     "rdp": _rdp,
 }

@@ -195,8 +195,9 @@ def _by_composition(claims: Sequence[Claim], releases: Sequence[Release], until:
             found[claim] = _on_grids(claim, (first, second), is_last)
         if is_last:
             break
+    little = inner is None or any(each.example for each in releases)
     for claim, finding in found.items():
-        if finding is None and claim.side == "lower" and inner is None and outer is not None:
+        if finding is None and claim.side == "lower" and little and outer is not None:
             found[claim] = Finding(
                 "confirmed", "the lower bound is below the recomputed upper one; no more is known of it"
             )

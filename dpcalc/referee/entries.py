@@ -9,7 +9,7 @@ from typing import Any
 from flint import arb
 
 from dpcalc.referee import bounded_range, laws, samplers
-from dpcalc.referee.bases import Base, base_of
+from dpcalc.referee.bases import Base, base_of, zcdp_runs
 from dpcalc.referee.compose import reach
 from dpcalc.referee.laws import Law
 
@@ -22,7 +22,8 @@ class NotCheckedError(Exception):
 class Release:
     """`dominating` is at least as bad as the mechanism; `attained` is what some data and mechanism of it reach.
 
-    Either may be unknown. `mu` and `attained_mu` are given where the first or the second is a Gaussian.
+    Either may be unknown. `mu` and `attained_mu` are given where the first or the second is a Gaussian. An `example` of
+    what is attained contradicts upper bounds, and says little about lower ones.
     """
 
     dominating: Law | None
@@ -30,6 +31,7 @@ class Release:
     count: int
     mu: arb | None = None
     attained_mu: arb | None = None
+    example: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ def releases(entry: Mapping[str, Any], adjacency: str, effort: Effort | None = N
         epsilon = arb(float(entry["epsilon"]))
         delta = (effort or Effort()).delta
         return [Release(bounded_range.adaptive(epsilon, count), bounded_range.steered(epsilon, count, delta), 1)]
+    if kind == "zcdp" and count > 1 and _scheme(entry) in ("none", "cyclic"):
+        return [_unsampled(zcdp_runs(arb(float(entry["rho"])), count), arb(1), 1, 0.0)]
     base = base_of(entry)
     if base is None:
         raise NotCheckedError(f"nothing is known here of a mechanism of type {kind}")
@@ -122,7 +126,7 @@ def _truncated(base: Base, sampling: Mapping[str, Any], adjacency: str, count: i
 
 
 def _unsampled(base: Base, _: arb, count: int, __: float) -> Release:
-    return Release(base.law, base.attained, count, base.mu, base.attained_mu)
+    return Release(base.law, base.attained, count, base.mu, base.attained_mu, base.example)
 
 
 def _shuffled(base: Base, _: arb, count: int, __: float) -> Release:

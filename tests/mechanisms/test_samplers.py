@@ -13,6 +13,7 @@ from scipy.integrate import quad
 from dpcalc.accounting.compose import compose
 from dpcalc.errors import IncompatibleError, InputError
 from dpcalc.mechanisms.allocated import RandomlyAllocated
+from dpcalc.mechanisms.declared import DeclaredZCDP
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
@@ -249,6 +250,16 @@ def test_lower_bounds_of_truncated_batches_are_attained(noise):
     found = compose([(truncated(noise, rate, 6, 2), 1)], epsilon=0.2)
     assert 0.999 * exact <= found.delta_lower <= exact * (1 + 1e-9)
     assert found.delta_lower <= found.delta
+
+
+def test_the_last_of_truncated_batches_keeps_the_record_as_rarely_as_the_others():
+    """A declared release that may be chosen last: at the rate at which the record stays, and not at that of Poisson."""
+    base = DeclaredZCDP(rho=0.5)
+    cut = TruncatedPoisson(base=base, sampling_rate=0.4, dataset_size=6, largest_batch=2)
+    kept = sum(math.comb(6, m) * 0.4**m * 0.6 ** (6 - m) * min(m, 2) for m in range(7)) / 6
+    found = compose([(cut, 1)], epsilon=0.5).delta_lower
+    assert found <= compose([(PoissonSampled(base=base, sampling_rate=kept), 1)], epsilon=0.5).delta
+    assert found <= 0.95 * compose([(PoissonSampled(base=base, sampling_rate=0.4), 1)], epsilon=0.5).delta_lower
 
 
 def test_batches_that_are_rarely_cut_are_known_from_both_sides():

@@ -3,6 +3,6 @@
 from dpcalc.mechanisms.declared.approximate import DeclaredDP, ReplacedDP
 from dpcalc.mechanisms.declared.base import Declared
 from dpcalc.mechanisms.declared.gaussian import DeclaredGDP
-from dpcalc.mechanisms.declared.renyi import DeclaredRDP, DeclaredZCDP
+from dpcalc.mechanisms.declared.renyi import DeclaredRDP, DeclaredZCDP, together
 
-__all__ = ["Declared", "DeclaredDP", "DeclaredGDP", "DeclaredRDP", "DeclaredZCDP", "ReplacedDP"]
+__all__ = ["Declared", "DeclaredDP", "DeclaredGDP", "DeclaredRDP", "DeclaredZCDP", "ReplacedDP", "together"]

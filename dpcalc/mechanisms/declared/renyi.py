@@ -3,91 +3,35 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpcalc import conversions
+from dpcalc.conversions.many_runs import zcdp_runs_mu
 from dpcalc.conversions.ranges import expect
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
-from dpcalc.mechanisms.declared.base import Declared, times
+from dpcalc.mechanisms.base import Mechanism
+from dpcalc.mechanisms.declared.base import times
+from dpcalc.mechanisms.declared.curve import RenyiCurve
 from dpcalc.mechanisms.validation import expect_adjacency
 from dpcalc.numbers import NON_NEGATIVE, POSITIVE, RENYI_ORDER
-from dpcalc.rounding import UNIT, times_up, up
+from dpcalc.rounding import UNIT, over_down, times_up, up
 
 if TYPE_CHECKING:
     from dpcalc.arrays import Floats
     from dpcalc.conversions.bernoulli import RenyiRegion
-    from dpcalc.pairs.base import Pair
-    from dpcalc.pairs.gaussian import GaussianPair
+    from dpcalc.pairs.base import Pair, Runs
     from dpcalc.pairs.points import PointPair
+    from dpcalc.pairs.renyi_frontier import Frontier
 
-
-class _FromRdp(Declared):
-    """What declared Rényi curves share: the pair is the best δ(ε) that the curve implies, at every ε of a grid."""
-
-    conversion: ClassVar[str] = (
-        "arXiv 2602.04562: RDP to (ε,δ) by the Bernoulli pairs within it (exact at the orders given), and the best "
-        "over real orders"
-    )
-
-    @abstractmethod
-    def largest_order(self) -> float:
-        """Up to which order the curve is known."""
-
-    @abstractmethod
-    def region(self) -> RenyiRegion:
-        """The Bernoulli pairs that some of the orders allow."""
-
-    def gdp(self) -> float | None:
-        return None
-
-    def pure_epsilon(self) -> float | None:
-        return None
-
-    def rdp_at(self, orders: Sequence[float]) -> list[float]:
-        import numpy as np
-
-        found: list[float] = self.rdp(np.array(orders, dtype=np.float64)).tolist()
-        return found
-
-    def epsilon_at(self, delta: float) -> float:
-        return conversions.rdp_curve_epsilon(self.rdp, delta, largest=self.largest_order())
-
-    def delta_at(self, epsilon: float) -> float:
-        return conversions.rdp_curve_delta(self.rdp, epsilon, largest=self.largest_order())
-
-    def true_positive_rate(self, false_positive_rate: float) -> float:
-        shifted = false_positive_rate + self.advantage()
-        return min(self.region().true_positive_rate(false_positive_rate), up(shifted, 1))
-
-    def advantage(self) -> float:
-        return self._advantage
-
-    @cached_property
-    def _advantage(self) -> float:
-        return min(self.region().delta(0.0), self.delta_at(0.0))
-
-    def _profile_pair(self, orders: Floats, largest_loss: float) -> PointPair:
-        import numpy as np
-
-        from dpcalc.pairs.points import LARGEST_LOSS
-        from dpcalc.pairs.profile import pair_of_profiles
-
-        largest_loss = min(largest_loss, LARGEST_LOSS)
-        losses = np.sinh(np.linspace(0.0, np.arcsinh(1e3 * largest_loss), 600)) / 1e3
-        rdps, known = self.rdp(orders), self.region().profile(losses)
-        chunks = np.array_split(losses, 12)
-        deltas = np.concatenate([conversions.rdp_deltas(orders, rdps, chunk[:, None]).min(axis=1) for chunk in chunks])
-        deltas = np.minimum(deltas, known)
-        return pair_of_profiles(losses, deltas, deltas)
+_ALIKE = 1.002  # μ² of what dominates many runs, over that of Gaussian ones: no more is to be gained
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeclaredZCDP(_FromRdp):
+class DeclaredZCDP(RenyiCurve):
     """Any ρ-zCDP mechanism: RDP at most αρ at every order."""
 
     type: ClassVar[str] = "zcdp"
@@ -102,20 +46,31 @@ class DeclaredZCDP(_FromRdp):
 
     @cached_property
     def _pair(self) -> PointPair:
+        return self._below()
+
+    def _below(self, mu: float = math.inf) -> PointPair:
+        """The pair, where also some μ-GDP is known."""
         import numpy as np
 
         reach = self.rho + 2 * math.sqrt(self.rho * 180)
         orders = 1 + np.geomspace(1e-3, 1e3, 400) * (1 + 20 / math.sqrt(self.rho))
-        return self._profile_pair(orders, reach)
+        return self._profile_pair(orders, reach, mu)
 
-    @cached_property
-    def _gaussian(self) -> GaussianPair:
-        from dpcalc.pairs.gaussian import GaussianPair
-
-        return GaussianPair(math.nextafter(math.sqrt(2 * self.rho), 0.0))
+    def runs(self, count: int) -> Runs:
+        """All together ρ·count-zCDP, and nearly as good as Gaussian ones where they are many."""
+        pair = self._pair if count == 1 else _pair_of_runs(self, count)
+        return (((pair, pair), 1),)
 
     def zcdp(self) -> float:
         return self.rho
+
+    def gaussian(self) -> float:
+        return self.rho
+
+    def frontier(self) -> Frontier | None:
+        from dpcalc.pairs.renyi_frontier import zcdp_frontier
+
+        return zcdp_frontier(self.rho)
 
     def largest_order(self) -> float:
         return 1e12
@@ -126,7 +81,7 @@ class DeclaredZCDP(_FromRdp):
 
         from dpcalc.conversions.bernoulli import RenyiRegion
 
-        orders = np.append(1.0, 1 + np.geomspace(0.03, 300.0, 18) * min(1.0, 10 / math.sqrt(self.rho)))
+        orders = np.append(1.0, 1 + np.geomspace(0.02, 12.0, 24) * min(1 / math.sqrt(self.rho), 1e6))
         return RenyiRegion(orders, orders * self.rho)
 
     def rdp(self, orders: Floats) -> Floats:
@@ -137,10 +92,6 @@ class DeclaredZCDP(_FromRdp):
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair
-
-    def attained_pairs(self) -> tuple[Pair, Pair] | None:
-        """The Gaussian of μ = √(2ρ) is one of the mechanisms described."""
-        return self._gaussian, self._gaussian
 
     def group(self, size: int) -> DeclaredZCDP:
         """Bun, Steinke (2016), Proposition 27."""
@@ -163,8 +114,19 @@ class DeclaredZCDP(_FromRdp):
         return {"type": self.type, "rho": self.rho}
 
 
+@lru_cache(maxsize=32)
+def _pair_of_runs(mechanism: DeclaredZCDP, count: int) -> Pair:
+    """A pair that dominates so many adaptively chosen ones."""
+    whole, mu = mechanism.repeated(count), zcdp_runs_mu(mechanism.rho, count)
+    if mu * mu >= 2 * whole.rho * _ALIKE:
+        return whole._below(mu)
+    from dpcalc.pairs.gaussian import GaussianPair
+
+    return GaussianPair(mu)
+
+
 @dataclass(frozen=True, kw_only=True)
-class DeclaredRDP(_FromRdp):
+class DeclaredRDP(RenyiCurve):
     """A mechanism whose Rényi divergence is at most epsilons[i] at orders[i]; between them, by convexity."""
 
     type: ClassVar[str] = "rdp"
@@ -221,8 +183,13 @@ class DeclaredRDP(_FromRdp):
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair
 
-    def attained_pairs(self) -> tuple[Pair, Pair] | None:
-        return None
+    def gaussian(self) -> float:
+        return min(over_down(epsilon, order) for order, epsilon in zip(self.orders, self.epsilons, strict=True))
+
+    def frontier(self) -> Frontier | None:
+        from dpcalc.pairs.renyi_frontier import rdp_frontier
+
+        return rdp_frontier(self.orders, self.epsilons)
 
     def group(self, size: int) -> DeclaredRDP:
         """Mironov (2017), Proposition 2: 2^c records are (α/2^c, 3^c·ε)-RDP for α ≥ 2^(c+1)."""
@@ -255,3 +222,32 @@ class DeclaredRDP(_FromRdp):
 
     def spec(self) -> Mapping[str, Any]:
         return {"type": self.type, "orders": list(self.orders), "epsilons": list(self.epsilons)}
+
+
+def together(parts: Sequence[tuple[Mechanism, int]]) -> Sequence[tuple[Mechanism, int]]:
+    """The parts with declared Rényi curves added up, order by order; the same where that says no more than they do."""
+    curves = [(each, count) for each, count in parts if isinstance(each, DeclaredZCDP | DeclaredRDP)]
+    stated = [set(each.orders) for each, _ in curves if isinstance(each, DeclaredRDP)]
+    common = tuple(sorted(set.intersection(*stated))) if stated else ()
+    if not curves or (len(curves) == 1 and (curves[0][1] == 1 or not stated)) or (stated and not common):
+        return parts
+    adjacency = curves[0][0].adjacency
+    whole: Mechanism
+    if stated:
+        sums = tuple(_sum_up([(_at(each, order), count) for each, count in curves]) for order in common)
+        whole = DeclaredRDP(orders=common, epsilons=sums, adjacency=adjacency)
+    else:
+        rho = _sum_up([(each.rho, count) for each, count in curves if isinstance(each, DeclaredZCDP)])
+        whole = DeclaredZCDP(rho=rho, adjacency=adjacency)
+    return [*((each, count) for each, count in parts if not isinstance(each, RenyiCurve)), (whole, 1)]
+
+
+def _at(curve: DeclaredZCDP | DeclaredRDP, order: float) -> float:
+    """What is declared at an order."""
+    if isinstance(curve, DeclaredZCDP):
+        return up(order * curve.rho, 1)
+    return min(epsilon for known, epsilon in zip(curve.orders, curve.epsilons, strict=True) if known == order)
+
+
+def _sum_up(terms: Sequence[tuple[float, int]]) -> float:
+    return up(math.fsum(times_up(value, count) for value, count in terms), 1)

@@ -1,0 +1,120 @@
+"""What declared Rényi curves share: pairs above all mechanisms within them, and mechanisms that attain these."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+from dpcalc import conversions
+from dpcalc.mechanisms.declared.base import Declared
+from dpcalc.rounding import up
+
+if TYPE_CHECKING:
+    from dpcalc.arrays import Floats
+    from dpcalc.conversions.bernoulli import RenyiRegion
+    from dpcalc.pairs.base import Pair, Runs
+    from dpcalc.pairs.points import PointPair
+    from dpcalc.pairs.renyi_frontier import Frontier
+
+_FEW = 64  # runs of which a better last one is worth its while
+
+
+class RenyiCurve(Declared):
+    """What declared Rényi curves share: the pair is the best δ(ε) that the curve implies, at every ε of a grid."""
+
+    conversion: ClassVar[str] = (
+        "arXiv 2602.04562: RDP to (ε,δ) by the Bernoulli pairs within it (exact at the orders given), and the best "
+        "over real orders"
+    )
+
+    @abstractmethod
+    def largest_order(self) -> float:
+        """Up to which order the curve is known."""
+
+    @abstractmethod
+    def region(self) -> RenyiRegion:
+        """The Bernoulli pairs that some of the orders allow."""
+
+    @abstractmethod
+    def frontier(self) -> Frontier | None:
+        """Bernoulli pairs at the limits of all orders."""
+
+    @abstractmethod
+    def gaussian(self) -> float:
+        """The ρ of a Gaussian mechanism that all orders allow."""
+
+    def attained_pairs(self) -> tuple[Pair, Pair] | None:
+        """That Gaussian is one of the mechanisms described."""
+        if self.gaussian() == 0:
+            return None
+        from dpcalc.pairs.gaussian import GaussianPair
+
+        pair = GaussianPair(math.nextafter(math.sqrt(2 * self.gaussian()), 0.0))
+        return pair, pair
+
+    def attained_last(self, count: int, order: Callable[[], float]) -> Runs | None:
+        """The last of a few runs is the Bernoulli pair that is worst after all that was released before it."""
+        frontier = self.frontier() if count <= _FEW else None
+        tests = None if frontier is None else frontier.tests()
+        if tests is None:
+            return None
+        first = self.attained_runs(count - 1, order) if count > 1 else ()
+        return None if first is None else (*first, ((tests, tests), 1))
+
+    def gdp(self) -> float | None:
+        return None
+
+    def pure_epsilon(self) -> float | None:
+        return None
+
+    def rdp_at(self, orders: Sequence[float]) -> list[float]:
+        import numpy as np
+
+        found: list[float] = self.rdp(np.array(orders, dtype=np.float64)).tolist()
+        return found
+
+    def epsilon_at(self, delta: float) -> float:
+        return conversions.rdp_curve_epsilon(self.rdp, delta, largest=self.largest_order())
+
+    def delta_at(self, epsilon: float) -> float:
+        return conversions.rdp_curve_delta(self.rdp, epsilon, largest=self.largest_order())
+
+    def true_positive_rate(self, false_positive_rate: float) -> float:
+        shifted = false_positive_rate + self.advantage()
+        return min(self.region().true_positive_rate(false_positive_rate), up(shifted, 1))
+
+    def advantage(self) -> float:
+        return self._advantage
+
+    @cached_property
+    def _advantage(self) -> float:
+        return min(self.region().delta(0.0), self.delta_at(0.0))
+
+    def _profile_pair(self, orders: Floats, largest_loss: float, mu: float = math.inf) -> PointPair:
+        """The pair of the best δ that single orders give at some losses, and the Bernoulli pairs at theirs.
+
+        It is no larger than that of μ-GDP, where that is known too.
+        """
+        import numpy as np
+
+        from dpcalc.pairs.points import LARGEST_LOSS
+        from dpcalc.pairs.profile import pair_of_profiles
+
+        largest_loss = min(largest_loss, LARGEST_LOSS)
+        losses = np.minimum(np.sinh(np.linspace(0.0, np.arcsinh(1e3 * largest_loss), 300)) / 1e3, largest_loss)
+        rdps = self.rdp(orders)
+        deltas = np.concatenate(
+            [conversions.rdp_deltas(orders, rdps, chunk[:, None]).min(axis=1) for chunk in np.array_split(losses, 6)]
+        )
+        frontier = self.frontier()
+        if frontier is not None:
+            more, above = frontier.profile()
+            inside = more < losses[-1]  # what is said at the last one counts as infinite
+            losses, first = np.unique(np.append(losses, more[inside]), return_index=True)
+            deltas = np.append(deltas, above[inside])[first]
+        if mu < math.inf:
+            deltas = np.minimum(deltas, conversions.gdp_delta(mu, losses))
+        return pair_of_profiles(losses, deltas, deltas)
