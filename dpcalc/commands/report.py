@@ -133,7 +133,16 @@ def _stories(documents: Sequence[Document]) -> list[Result]:
     from dpcalc.report import from_json
 
     told = [document.told for document in documents if document.told is not None]
-    return [from_json(each) for each in told if each.get("command") in _WITH_A_STORY]
+    return [_story(from_json(each)) for each in told if each.get("command") in _WITH_A_STORY]
+
+
+def _story(result: Result) -> Result:
+    """A result that was read back, with what a trained model reached before what it cost."""
+    if result.command != "train":
+        return result
+    from dpcalc.training.words import preface_of
+
+    return replace(result, preface=preface_of(result.details))
 
 
 def _with_parts(result: Result, parts: Sequence[Result], names: list[str]) -> Result:

@@ -189,7 +189,7 @@ def _stochastic(setting: Setting, rates: Floats, sigmas: Floats, delta: float) -
         return [composed]
     shifted = Bound(
         name=OPTIMAL_SHIFTS,
-        theorem="one-sided shifted interpolation (docs/sgd-bound.md), step by step",
+        theorem="after Bok et al. 2024, Theorem 4.10: one-sided shifts, step by step (docs/sgd-bound.md)",
         conditions=_conditions(setting),
         mu=gaussian,
         subsampled=_parts(levels / math.sqrt(share), counts[index]),

@@ -153,7 +153,7 @@ def one_sided(setting: Setting, delta: float, wobble: float = 0.0) -> Bound:
         conditions.append("projection onto a convex set of diameter D")
     return Bound(
         name=OPTIMAL_SHIFTS,
-        theorem="one-sided shifted interpolation (docs/sgd-bound.md), after Bok et al., Theorem 4.10",
+        theorem="after Bok et al. 2024, Theorem 4.10: one-sided shifted interpolation (docs/sgd-bound.md)",
         conditions=(*conditions, "M-smooth"),
         mu=gaussian * ROUND_UP,
         subsampled=tuple(part for part in parts if part.count),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpcalc.guarantee import Result
-from dpcalc.report import rounded_up, written
+from dpcalc.report import beside_a_budget, written
 
 # The settings of a run in the order in which they are told, and the word before each.
 _TOLD = {
@@ -61,20 +61,26 @@ def _costliest(result: Result, entries: Sequence[Mapping[str, Any]]) -> list[Map
 
 def requested(result: Result, *swept: str) -> str:
     """What was asked for, without what is swept; empty where no question is kept."""
-    request = result.details.get("request", {})
+    settings, request = result.details.get("settings"), result.details.get("request", {})
+    if isinstance(settings, Mapping):  # of a run, of which full batches have no size
+        whole = settings.get("algorithm") == "gd"
+        request = {**{key: value for key, value in settings.items() if not (whole and key == "batch_size")}, **request}
     left_out = {name.replace("-", "_") for name in swept}
     known = {key: request[key] for key in _TOLD if request.get(key) is not None and key not in left_out}
     return ", ".join(f"{_TOLD[key]}{_value(value)}" for key, value in known.items())
 
 
 def _value(value: object) -> str:
-    return written(value) if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    """A number as it was given, one that was worked out to a few digits."""
+    if isinstance(value, float):
+        return min(written(value), f"{value:.4g}", key=len)
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _entry(entry: Any) -> str:
     """An entry in a few words: gaussian noise multiplier 1.1, poisson 0.004267, 14,063 times."""
     key = next((key for key in (*_NOISE, *_BOUNDED) if isinstance(entry.get(key), (int, float))), None)
-    number = "" if key is None else rounded_up(entry[key]) if key in _BOUNDED else f"{entry[key]:.4g}"
+    number = "" if key is None else beside_a_budget(entry[key]) if key in _BOUNDED else f"{entry[key]:.4g}"
     what = " ".join(filter(None, (entry.get("type", "mechanism"), key and key.replace("_", " "), number)))
     times = f"{entry['count']:,} times" if entry.get("count", 1) > 1 else ""
     return ", ".join(filter(None, (what, _sampled(entry.get("sampling")), times)))

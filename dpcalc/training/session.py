@@ -30,6 +30,7 @@ from dpcalc.training.report import describe, search_section, training_sections
 from dpcalc.training.run import Trial, configurations, run, search, winner
 from dpcalc.training.settings import Settings
 from dpcalc.training.wanted import Files, Wanted
+from dpcalc.training.words import preface
 
 Progress = Callable[..., AbstractContextManager[Callable[..., None]]]
 Charge = Callable[[Guarantee], None]
@@ -89,7 +90,7 @@ def _train(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progr
         command="train",
         guarantee=guarantee,
         details=details,
-        preface=_preface(quality[1], trainer.model.measure),
+        preface=preface(quality[1], trainer.model.measure),
         qualifier=" if only the last iterate is released" if accounted.hides else " for everyone",
         sections=training_sections(trainer, quality, data, accounted.bounds, wanted.runs),
         private=True,
@@ -138,7 +139,7 @@ def _search_result(trials: Sequence[Trial], guarantee: Guarantee, wanted: Wanted
         command="train",
         guarantee=guarantee,
         details=details,
-        preface=_preface(best.test_quality, best.trainer.model.measure),
+        preface=preface(best.test_quality, best.trainer.model.measure),
         qualifier=" for everyone",
         sections=(
             *training_sections(best.trainer, quality, data, (), len(trials)),
@@ -181,16 +182,6 @@ def _with_notes(guarantee: Guarantee, plan: Plan) -> Guarantee:
     drawn = UNKNOWN_SEED if seeded else SYSTEM
     guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, *theirs, drawn), remarks=remarks)
     return guarantee.with_warnings(SEEDED) if seeded else guarantee
-
-
-def _preface(test: float | None, measure: str) -> str:
-    """How good the model is, before what it costs."""
-    if test is None:
-        return "trained (there are no test records) with "
-    if measure != "accuracy":
-        words = {"mse": "mean squared error", "auc": "area under the ROC curve, averaged over labels:"}[measure]
-        return f"{words} {test:.5f} on the test records, with "
-    return f"{100 * test:.1f} % of the test records right, with "
 
 
 def _spent(guarantee: Guarantee) -> str:

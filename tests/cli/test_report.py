@@ -315,3 +315,16 @@ def test_chromium_prints_it(dpcalc: Run, spec: Path, tmp_path: Path) -> None:
     page(dpcalc, target, spec)
     in_chromium(target, tmp_path, f"--print-to-pdf={paper}")
     assert paper.read_bytes().startswith(b"%PDF")
+
+
+def test_a_page_says_which_files_it_is_about_and_what_a_run_reached(dpcalc: Run, tmp_path: Path) -> None:
+    import dpcalc as library
+
+    run = library.train(model="logistic", epochs=1, noise_multiplier=2, seed=3)
+    run.save(tmp_path / "run.json")
+    page = dpcalc("report", tmp_path / "run.json", "-f", "html").out
+    assert "<p>run.json; dpcalc " in page
+    assert str(tmp_path) not in page
+    reached = f"{100 * run.details['test_accuracy']:.1f} % of the test records right, with ε = "
+    assert page.count(f"<h2>{reached}") == 1
+    assert page.count("sgd, batch 512, noise/clip 2, clip 1, epochs 1, δ 1e-5; certified</small>") > 1
