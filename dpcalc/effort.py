@@ -7,10 +7,12 @@ a nanosecond of a processor of 2024; estimates of costs are rough, a factor of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache, wraps
+from typing import Generic, ParamSpec, TypeVar
 
 WHOLE = 1.2e10
 """What one call may take."""
@@ -25,10 +27,26 @@ class OutOfEffort(OverflowError):  # noqa: N818
 
 @dataclass
 class _Budget:
+    """What is left, within a call of which `call` is the mark."""
+
     left: float
+    call: object = field(default_factory=object)
 
 
 _budget: ContextVar[_Budget | None] = ContextVar("effort", default=None)
+_made: ContextVar[list[tuple[Callable[[float], None], float]] | None] = ContextVar("made", default=None)
+
+_Asked = ParamSpec("_Asked")
+_Answer = TypeVar("_Answer")
+
+
+@dataclass
+class _Entry(Generic[_Answer]):
+    """A value, if it was made, the work that it took, and the mark of the last call that it was counted in."""
+
+    value: tuple[_Answer, ...] = ()
+    work: Sequence[tuple[Callable[[float], None], float]] = ()
+    call: object = None
 
 
 @contextmanager
@@ -39,7 +57,7 @@ def within(share: float = 1.0, most: float = WHOLE) -> Iterator[None]:
     """
     outer = _budget.get()
     whole = share * (WHOLE if outer is None else outer.left)
-    inner = _Budget(min(whole, most))
+    inner = _Budget(min(whole, most)) if outer is None else _Budget(min(whole, most), outer.call)
     start = inner.left
     token = _budget.set(inner)
     try:
@@ -57,6 +75,7 @@ def spend(units: float) -> None:
         if units > budget.left:
             raise OutOfEffort("narrower would take more work than one answer may")
         budget.left -= units
+    _remember(spend, units)
 
 
 def note(units: float) -> None:
@@ -64,3 +83,48 @@ def note(units: float) -> None:
     budget = _budget.get()
     if budget is not None:
         budget.left -= units
+    _remember(note, units)
+
+
+def _remember(count: Callable[[float], None], units: float) -> None:
+    made = _made.get()
+    if made is not None:
+        made.append((count, units))
+
+
+def remembered(maxsize: int) -> Callable[[Callable[_Asked, _Answer]], Callable[_Asked, _Answer]]:
+    """A cache of so many values, whose work counts once in every call that asks for one: as if it were made anew.
+
+    So no answer depends on what was asked before. Arguments are positional and hashable.
+    """
+
+    def decorate(function: Callable[_Asked, _Answer]) -> Callable[_Asked, _Answer]:
+        @lru_cache(maxsize=maxsize)
+        def entry(*asked: Hashable) -> _Entry[_Answer]:  # noqa: ARG001
+            return _Entry()
+
+        @wraps(function)
+        def found(*asked: _Asked.args, **named: _Asked.kwargs) -> _Answer:
+            if named:
+                raise TypeError("what is remembered is asked for by position")
+            kept, budget = entry(*asked), _budget.get()
+            call = None if budget is None else budget.call
+            if kept.value:
+                for count, units in kept.work if kept.call is not call else ():
+                    count(units)
+            else:
+                outer, work = _made.get(), list[tuple[Callable[[float], None], float]]()
+                token = _made.set(work)
+                try:
+                    kept.value, kept.work = (function(*asked, **named),), work
+                finally:
+                    _made.reset(token)
+                    if outer is not None:
+                        outer.extend(work)
+            kept.call = call
+            return kept.value[0]
+
+        found.cache_clear = entry.cache_clear  # type: ignore[attr-defined]
+        return found
+
+    return decorate

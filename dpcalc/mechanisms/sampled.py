@@ -108,7 +108,7 @@ class PoissonSampled(_Sampled):
     def _one_record(self) -> tuple[Pair, Pair]:
         return sampled(self.base.pairs(), self.sampling_rate)
 
-    @cached_property
+    @property
     def _pairs(self) -> tuple[Pair, Pair]:
         if self.adjacency == "add-remove":
             return self._one_record

@@ -65,7 +65,7 @@ class TruncatedPoisson(PoissonSampled):
         )
         return remove, add
 
-    @cached_property
+    @property
     def _pairs(self) -> tuple[Pair, Pair]:
         if self.adjacency == "add-remove":
             return self._one_record

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import numpy as np
 
 from dpcalc.arrays import Floats, Indices
-from dpcalc.effort import note
+from dpcalc.effort import note, remembered
 from dpcalc.pairs.points import BoundPair, PointPair
 from dpcalc.rounding import FAINT, UNIT, accumulated
 
@@ -22,7 +21,7 @@ _NEAR = 2.0**-9  # of their masses: tests that are nearer to each other count as
 _ROUNDED = 2.0**-40  # more than the rounding of a side's masses then, and of its slope
 
 
-@lru_cache(maxsize=32)
+@remembered(32)
 def steered_pair(epsilon: float, count: int) -> BoundPair:
     """What adversaries attain who choose t by what is left to be reached: a pair below `count` runs together.
 

@@ -15,13 +15,12 @@ Of many runs most are worth ε²/4 of a Gaussian's μ² and hardly more: N(m²) 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import numpy as np
 
 from dpcalc.arrays import Floats, Indices
 from dpcalc.conversions import gdp_delta
-from dpcalc.effort import note
+from dpcalc.effort import note, remembered
 from dpcalc.elementary import ndtr, ndtri
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.profile import pair_of_profiles
@@ -40,14 +39,14 @@ _AT_ONCE = 128  # runs that are worked out before a Gaussian takes over
 _NOTICED = 2.0**-30  # of itself: by how much a Gaussian's δ has to be larger
 
 
-@lru_cache(maxsize=32)
+@remembered(32)
 def adaptive_range_pair(epsilon: float, count: int) -> PointPair:
     """A pair that dominates `count` adaptively chosen ε-bounded-range mechanisms."""
     losses, profile = _profile(epsilon, count)
     return pair_of_profiles(losses, profile, profile)
 
 
-@lru_cache(maxsize=32)
+@remembered(32)
 def adaptive_range_mu(epsilon: float, count: int) -> float:
     """A μ such that `count` adaptively chosen ε-bounded-range mechanisms are μ-GDP.
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.convex import convex_minorant
-from dpcalc.effort import note
+from dpcalc.effort import note, remembered
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.points import LARGEST_LOSS, PointPair
 from dpcalc.rounding import UNIT, accumulated
@@ -74,7 +73,7 @@ def _kinks(losses: Floats, heights: Floats) -> tuple[Floats, Floats, float, floa
     return losses[1:], np.maximum(np.diff(slopes), 0.0), float(heights[-1]), -float(slopes[0])
 
 
-@lru_cache(maxsize=32)
+@remembered(32)
 def group_of_two(first: Pair, second: Pair) -> PointPair:
     """A pair for the ends of a chain of three data sets whose two links are dominated by `first` and `second`.
 

@@ -13,12 +13,11 @@ Which losses and orders are tried are hints.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.effort import note
+from dpcalc.effort import note, remembered
 from dpcalc.elementary import exp_remainder
 from dpcalc.pairs.adaptive_attack import pair_of_tests
 from dpcalc.pairs.points import LARGEST_LOSS, BoundPair
@@ -32,7 +31,7 @@ _LAST_PLACES = 64 * UNIT  # more than the rounding of masses and slopes
 _SOME, _AROUND = 50, 13  # orders of a first look, and how many next to the one that decides are looked at again
 _HALVINGS = 15, 22  # of a first look, and of the second
 _SHY = 1 - 2.0**-16  # of a loss that was found
-_PER_MOMENT = 1e3  # units of effort
+_PER_MOMENT = 150.0  # units of effort
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +90,7 @@ class Frontier:
         return log_slope, np.where(alpha * up < LARGEST_EXPONENT, height, np.inf)
 
 
-@lru_cache(maxsize=32)
+@remembered(32)
 def zcdp_frontier(rho: float) -> Frontier | None:
     """Bernoulli pairs at the limits of ρ-zCDP: log E X^α ≤ α(α-1)ρ at every α > 1; None where they are out of reach.
 
@@ -112,7 +111,7 @@ def zcdp_frontier(rho: float) -> Frontier | None:
     return _frontier(orders, limits, narrower, likely, reach)
 
 
-@lru_cache(maxsize=32)
+@remembered(32)
 def rdp_frontier(orders: tuple[float, ...], epsilons: tuple[float, ...]) -> Frontier | None:
     """Bernoulli pairs at the limits of these divergences of these orders; None where they are out of reach."""
     known = np.array(orders, dtype=np.float64)

@@ -10,12 +10,19 @@ from dpcalc import effort
 from dpcalc.accounting.calibrate import calibrate
 from dpcalc.accounting.compose import compose
 from dpcalc.conversions import gdp_epsilon
-from dpcalc.effort import OutOfEffort, note, spend, within
+from dpcalc.effort import OutOfEffort, note, remembered, spend, within
 from dpcalc.mechanisms.allocated import RandomlyAllocated
+from dpcalc.mechanisms.declared import DeclaredZCDP
 from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import PoissonSampled
+from dpcalc.pairs.adaptive_attack import steered_pair
+from dpcalc.pairs.adaptive_range import adaptive_range_pair
+from dpcalc.pairs.profile import group_of_two
+from dpcalc.pairs.renyi_frontier import rdp_frontier, zcdp_frontier
+from dpcalc.pairs.sums.allocated import bounds
 
 
 def test_what_is_spent_inside_is_gone_outside() -> None:
@@ -101,3 +108,51 @@ def _least_mu(epsilon: float, delta: float) -> float:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if gdp_epsilon(middle, delta) <= epsilon else (low, middle)
     return low
+
+
+REMEMBERED = [
+    (RandomlyAllocated(base=Gaussian(noise_multiplier=1.0), steps=30), 3, 1e-5),
+    (PoissonSampled(base=RandomizedResponse(epsilon=1.0), sampling_rate=0.2, adjacency="replace-one"), 20, 1e-4),
+    (Exponential(epsilon=0.5), 60, 1e-5),
+    (DeclaredZCDP(rho=0.01), 12, 1e-5),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "count", "delta"), REMEMBERED)
+@pytest.mark.parametrize("allowed", [2e6, 3e7, 2e8])
+def test_what_was_asked_before_makes_no_difference(mechanism, count, delta, allowed) -> None:
+    """With little work allowed, before and after the same question without a limit."""
+
+    def limited() -> tuple[float | None, float | None, float]:
+        with within(most=allowed):
+            found = compose([(mechanism, count)], delta=delta)
+            return found.epsilon, found.epsilon_lower, effort._budget.get().left
+
+    for each in (bounds, group_of_two, adaptive_range_pair, steered_pair, zcdp_frontier, rdp_frontier):
+        each.cache_clear()
+    first = limited()
+    compose([(mechanism, count)], delta=delta)
+    assert limited() == first
+
+
+def test_what_is_remembered_counts_once_in_every_call() -> None:
+    asked = []
+
+    @remembered(4)
+    def square(value: int) -> int:
+        asked.append(value)
+        spend(10)
+        note(5)
+        return value * value
+
+    for _ in range(2):
+        with within(most=100):
+            assert [square(3), square(3), square(4)] == [9, 9, 16]
+            assert effort._budget.get().left == 70
+        with within(most=17), within():
+            assert square(3) == 9
+            with pytest.raises(OutOfEffort):
+                square(4)
+    assert asked == [3, 4]
+    with pytest.raises(TypeError):
+        square(value=3)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpcalc import conversions
 from dpcalc.conversions.many_runs import zcdp_runs_mu
 from dpcalc.conversions.ranges import expect
+from dpcalc.effort import remembered
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
@@ -114,7 +115,7 @@ class DeclaredZCDP(RenyiCurve):
         return {"type": self.type, "rho": self.rho}
 
 
-@lru_cache(maxsize=32)
+@remembered(32)
 def _pair_of_runs(mechanism: DeclaredZCDP, count: int) -> Pair:
     """A pair that dominates so many adaptively chosen ones."""
     whole, mu = mechanism.repeated(count), zcdp_runs_mu(mechanism.rho, count)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.effort import note, spend
+from dpcalc.effort import note, remembered, spend
 from dpcalc.pairs.base import Need, Pair
 from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.points import BoundPair, PointPair
@@ -93,7 +93,7 @@ def _cost(x: SumLaw, y: SumLaw) -> float:
     return cost
 
 
-@lru_cache(maxsize=32)
+@remembered(32)
 def bounds(pair: Pair, steps: int, need: Need) -> dict[Side, BoundPair]:
     """The mean of so many copies from above and from below."""
     law = mean_law(pair, steps, need)
