@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 
 from dpcalc import effort
+from dpcalc.accounting import compose as compose_module
 from dpcalc.accounting.calibrate import calibrate
 from dpcalc.accounting.compose import compose
+from dpcalc.accounting.engines import by_laws
 from dpcalc.conversions import gdp_epsilon
 from dpcalc.effort import OutOfEffort, note, remembered, spend, within
 from dpcalc.mechanisms.allocated import RandomlyAllocated
@@ -100,6 +103,26 @@ def test_a_search_ends_with_a_certified_value_when_its_work_is_used_up(monkeypat
     assert found.guarantee.epsilon <= 1.0
     assert found.value >= 1 / _least_mu(1.0, 1e-5)
     assert compose(build(found.value), delta=1e-5).epsilon <= 1.0 * (1 + 1e-9)
+
+
+def test_a_long_list_is_answered_by_its_laws_also_about_an_attacker(dpcalc, tmp_path, monkeypatch) -> None:
+    """With as much work for each entry as 10,000 of them may take; Rényi divergences of all of them took minutes."""
+    entries, asked = 300, []
+    monkeypatch.setattr(effort, "WHOLE", effort.WHOLE * entries / 10_000)
+    monkeypatch.setattr(compose_module, "by_rdp", lambda *_: pytest.fail("asked for Rényi divergences"))
+    monkeypatch.setattr(compose_module, "_by_laws", lambda *given: asked.append(given) or by_laws(*given[:2]))
+    sampling = {"scheme": "poisson", "rate": 0.01}
+    listed = [
+        {"type": "gaussian", "noise_multiplier": 1 + 2 * k / (entries - 1), "sampling": sampling}
+        for k in range(entries)
+    ]
+    spec = tmp_path / "list.yaml"
+    spec.write_text(json.dumps({"mechanisms": listed}))
+    found = dpcalc("compose", spec, "--delta", "1e-5", "-f", "json").json
+    assert found["accountant"] == "pld"
+    assert found["epsilon"] - found["epsilon_lower"] <= 1e-3 * found["epsilon"]
+    assert 0 < found["risk"]["advantage"] < 1
+    assert len(asked) == 1, "the attacker's success is read off one law"
 
 
 def _least_mu(epsilon: float, delta: float) -> float:
