@@ -123,11 +123,17 @@ def rdp_rule(
         return _order_rule(sorted(zip(orders, rhos, strict=True)), sampling_rate, common)
     if epsilon is None:
         raise InputError("under sampling or for a log of ρ the budget is `order` with `rho`, or `epsilon` with `delta`")
-    target = _target(epsilon, delta)
-    if not orders and sampling_rate is not None and clip is not None:
-        orders = [_planned_order(*target, sampling_rate, scale / clip)]
+    return _target_rule(_target(epsilon, delta), orders, sampling_rate, common)
+
+
+def _target_rule(
+    target: tuple[float, float], orders: Sequence[float], sampling_rate: float | None, common: dict[str, Any]
+) -> Rule:
+    """A budget (ε,δ) kept at one order, which may be the one that allows most steps at the clip, or by a mixture."""
+    if not orders and sampling_rate is not None and common["clip"] is not None:
+        orders = [_planned_order(*target, sampling_rate, common["scale"] / common["clip"])]
     if len(orders) == 1:
-        limit = _largest_rho(orders[0], *target) / (1 + 2 * tolerance)
+        limit = _largest_rho(orders[0], *target) / (1 + 2 * common["tolerance"])
         return _order_rule([(orders[0], limit)], sampling_rate, common)
     mixture = _equal_weights(*target, orders) if orders else Mixture.default(*target)
     return _mixture_rule(mixture, sampling_rate, common)

@@ -40,21 +40,7 @@ def terms(pair: Pair, step: float, spans: Spans, ignored: float = 0.0, copies: i
     spared = max(q - q_error, 0.0) * float(z[-1]) * (1 - 2 * _off(edges))
     infinite += max(p + p_error - spared, 0.0)
     low_p, low_q, slack = _known(cells, ignored, copies)
-    parts: dict[int, Part] = {}
-    for k in np.unique(which).tolist():
-        here = which == k
-        index, size = start[here] - start[here].min(), int(np.ptp(start[here])) + 2
-        name = index + (up[here] > down[here])
-        parts[k] = Part(
-            int(start[here].min()),
-            np.stack(
-                [
-                    np.bincount(index, down[here], size) + np.bincount(index + 1, up[here], size),
-                    np.bincount(name, low_p[:-1][here], size),
-                    np.bincount(name, low_q[:-1][here], size),
-                ]
-            ),
-        )
+    parts = _placed(which, start, (down, up), (low_p[:-1], low_q[:-1]))
     last = int(which[-1])  # not always the coarsest grid: that may lie to the left alone
     parts[last].rows[:, -1] += [at_last, low_p[-1], low_q[-1]]
     return SumLaw(
@@ -69,6 +55,29 @@ def terms(pair: Pair, step: float, spans: Spans, ignored: float = 0.0, copies: i
         _off(edges),
         FAINT * len(z),
     )
+
+
+def _placed(
+    which: Floats, start: Floats, above: tuple[Floats, Floats], below: tuple[Floats, Floats]
+) -> dict[int, Part]:
+    """Each grid's points: what is above, on both ends of its cells; P- and Q-mass below, on the heavier end."""
+    (down, up), (low_p, low_q) = above, below
+    parts: dict[int, Part] = {}
+    for k in np.unique(which).tolist():
+        here = which == k
+        index, size = start[here] - start[here].min(), int(np.ptp(start[here])) + 2
+        name = index + (up[here] > down[here])
+        parts[k] = Part(
+            int(start[here].min()),
+            np.stack(
+                [
+                    np.bincount(index, down[here], size) + np.bincount(index + 1, up[here], size),
+                    np.bincount(name, low_p[here], size),
+                    np.bincount(name, low_q[here], size),
+                ]
+            ),
+        )
+    return parts
 
 
 def _layout(step: float, spans: Spans) -> tuple[Floats, Floats, Floats]:
