@@ -18,6 +18,9 @@ SMALLEST_NORMAL = 2.0**-1022
 FAINT = 1e-300
 """A mass that a pair gives as 0 may be a positive one below this: exponentials lose digits from 2⁻¹⁰²² on."""
 
+LEAST_DIVISOR = 1e-300
+"""In the place of 0, and of what is smaller, under a fraction or a logarithm: its reciprocal is still a double."""
+
 OVERFULL = 1e-9
 """Masses that add up to more than 1 by more than this, and than their errors, are not those of a pair."""
 

@@ -28,6 +28,7 @@ from dpcalc.accounting.steering.window import whole_window, window_for
 from dpcalc.accounting.steering.work import power_cost, step_cost
 from dpcalc.effort import spend
 from dpcalc.pairs.base import Pair
+from dpcalc.rounding import LEAST_DIVISOR
 
 Parts = Sequence[tuple[Pair, int]]
 
@@ -50,7 +51,6 @@ _THIN = 0.03  # of the variance that grids add, for those that are read
 _FINE = 0.1  # the step of these, times the order
 _MANY_POINTS = 400_000  # of a single step
 _LARGE_BLOCK = 1 << 21  # doubles, untouched
-_SMALLEST_DELTA = 1e-290
 _LARGEST = 1e4  # the largest ε that is tried
 
 
@@ -102,11 +102,7 @@ class _Run:
     @classmethod
     def of(cls, parts: Parts, question: Question) -> _Run:
         drawn = sketch(parts)
-        if question.delta is not None:
-            delta = max(question.delta, _SMALLEST_DELTA)
-        else:
-            assert question.epsilon is not None
-            delta = math.exp(max(drawn.log_delta(question.epsilon), math.log(_SMALLEST_DELTA)))
+        delta = drawn.delta(question)
         ways = drawn.ways(delta)
         if not max(way.epsilon for way in ways) < _LARGEST:
             raise OverflowError(f"losses of more than {_LARGEST:g} leave the range of doubles")
@@ -163,7 +159,7 @@ class _Run:
                 return replace(
                     best, stopped="finer grids make it no narrower, as rounding errors of all steps add up"
                 ), law
-            change = min(max(_MARGIN * tolerance / max(best.gap, 1e-300), 0.02), 0.5)
+            change = min(max(_MARGIN * tolerance / max(best.gap, LEAST_DIVISOR), 0.02), 0.5)
             width, aim = change * width, change * aim
             if self.question.delta is not None and best.gap < _KNOWN:
                 near = best.upper, best.lower

@@ -12,6 +12,7 @@ from dpcalc.effort import WHOLE, within
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.guarantee import Guarantee
 from dpcalc.mechanisms.base import Mechanism
+from dpcalc.rounding import LEAST_DIVISOR
 from dpcalc.solve import solve
 
 Parts = Sequence[tuple[Mechanism, int]]
@@ -158,7 +159,7 @@ class _Search:
         slope, before = self._slope(root.within, root.beyond), (math.nan, math.nan)
         for _ in range(_MOST_ROUNDS):
             yield value
-            at = math.log(min(max(self.upper(value) / self.epsilon, 1e-300), 1e300))
+            at = math.log(min(max(self.upper(value) / self.epsilon, LEAST_DIVISOR), 1e300))
             if -_JUST_BELOW <= at <= 0:
                 break
             secant = sign * (at - before[1]) / math.log(value / before[0]) if value != before[0] else math.nan

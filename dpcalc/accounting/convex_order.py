@@ -21,17 +21,17 @@ from dpcalc.accounting.interval import Interval, certificate_of
 from dpcalc.accounting.question import Question
 from dpcalc.accounting.steering.groups import groups_of, spacing_of
 from dpcalc.accounting.steering.hints import SMALL_DELTA, Hints, Spending, make_hints
-from dpcalc.accounting.steering.pilot import Sketch, Way, sketch
+from dpcalc.accounting.steering.pilot import SMALLEST_DELTA, Sketch, Way, sketch
 from dpcalc.accounting.steering.spans import spans_for
 from dpcalc.accounting.steering.work import product_cost, step_cost
 from dpcalc.effort import spend
 from dpcalc.pairs.base import Pair
+from dpcalc.rounding import LEAST_DIVISOR
 
 Parts = Sequence[tuple[Pair, int]]
 
 _PASSES = 7
 _MOST_POINTS = 150_000
-_SMALLEST_DELTA = 1e-290
 _FEW_STEPS = 4096  # on a lattice, whose points need not be thinned out
 _LARGEST = 1e4  # the largest ε that is tried
 _COARSER, _ROUGHEST = 30.0, 0.5  # times what is aimed at, where that leads nowhere; and what is worth aiming at
@@ -62,11 +62,7 @@ class _Search:
     def __init__(self, parts: Parts, question: Question, directions: tuple[Direction, ...]) -> None:
         self.parts, self.question, self.directions = list(parts), question, directions
         self.sketch = sketch(self.parts)
-        if question.delta is not None:
-            self.delta = max(question.delta, _SMALLEST_DELTA)
-        else:
-            assert question.epsilon is not None
-            self.delta = math.exp(max(self.sketch.log_delta(question.epsilon), math.log(_SMALLEST_DELTA)))
+        self.delta = self.sketch.delta(question)
         self.ways = self.sketch.ways(self.delta)
         if question.epsilon is not None:
             self.ways = (
@@ -158,7 +154,7 @@ class _Search:
         if self.question.delta is None:
             upper = max(end.upper for end in ends.values())
             if upper < self.delta:
-                self.delta = max(upper, _SMALLEST_DELTA)
+                self.delta = max(upper, SMALLEST_DELTA)
             if upper > 1.5 * max(end.lower for end in ends.values()):  # Rényi orders led astray
                 slopes = {"remove": self.ways[0].order, "add": self.ways[1].order}
                 slopes |= {direction: max(end.slope, 1e-2) for direction, end in ends.items() if end.slope > 0}
@@ -171,7 +167,7 @@ class _Search:
         for direction, end in ends.items():
             way = ways[direction]
             if end.upper < 0.6 * way.epsilon:  # Rényi orders led astray
-                order = min(max(end.slope, 1e-2), 2.2 * math.log(1 / self.delta) / max(end.upper, 1e-300))
+                order = min(max(end.slope, 1e-2), 2.2 * math.log(1 / self.delta) / max(end.upper, LEAST_DIVISOR))
                 ways[direction] = Way(order, end.upper)
             elif end.lower > 0:
                 known = end.upper if end.upper < 1.5 * end.lower else min(way.epsilon, 1.2 * end.lower)

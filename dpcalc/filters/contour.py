@@ -9,6 +9,7 @@ import numpy as np
 
 from dpcalc.arrays import Bools, Complexes, Floats
 from dpcalc.filters.transforms import BLOCK, ROUND, phases
+from dpcalc.rounding import LEAST_DIVISOR
 
 _PRECISE = 2e-4
 
@@ -62,7 +63,7 @@ class Kernel:
             good = _accepted(value, c * epsilon, goal[live])
             high[live[good]], low[live[~good]] = epsilon[good], epsilon[~good]
             over = np.log(known) - c * epsilon - goal[live]
-            newton = (epsilon + over / np.maximum(slope[live], 1e-300)) * np.where(good, 1 - 5e-5, 1 + 5e-5)
+            newton = (epsilon + over / np.maximum(slope[live], LEAST_DIVISOR)) * np.where(good, 1 - 5e-5, 1 + 5e-5)
             inside = fine & (newton > low[live]) & (newton < high[live]) & (turn % 6 < 5)
             x[live] = np.where(inside, newton, (low[live] + high[live]) / 2)
             live = live[high[live] - low[live] > _PRECISE * high[live]]

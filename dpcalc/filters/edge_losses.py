@@ -16,7 +16,7 @@ import numpy as np
 from numpy.polynomial.legendre import leggauss
 
 from dpcalc.arrays import Floats, Indices
-from dpcalc.rounding import NORMAL_TAIL
+from dpcalc.rounding import LEAST_DIVISOR, NORMAL_TAIL
 
 _CAP = 0.05  # of cells
 _FURTHEST = 25.0  # standard deviations; keeps every mass well above the smallest double
@@ -193,6 +193,6 @@ def _slips(losses: Floats, log_ratio: Floats, rate: float, largest: float) -> Fl
         ratio = np.exp(np.minimum(log_ratio, 700.0))
         sampled = np.where(log_ratio > -math.inf, rate * ratio / (1 - rate + rate * ratio), 0.0)
         inside = np.where(log_ratio > -math.inf, sampled * (2 + np.abs(log_ratio) + largest**2), 0.0)
-        shift = rate / np.maximum(1 - rate + rate * ratio, 1e-300) * (1 + np.minimum(np.abs(ratio - 1), 1.0))
+        shift = rate / np.maximum(1 - rate + rate * ratio, LEAST_DIVISOR) * (1 + np.minimum(np.abs(ratio - 1), 1.0))
     slips: Floats = 8 * _UNIT * (inside + np.minimum(shift, 2.0) + np.abs(losses))
     return slips

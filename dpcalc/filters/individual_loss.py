@@ -30,6 +30,7 @@ from dpcalc.filters.chosen import Chosen, edges_of, parts_of
 from dpcalc.filters.contour import Kernel
 from dpcalc.filters.edge_losses import edge_losses
 from dpcalc.filters.transforms import Transforms
+from dpcalc.rounding import LEAST_DIVISOR
 
 _ABSCISSAS = np.geomspace(1e-3, 1e8, 82)
 _COARSE = 0.01  # of ε that errors may cost
@@ -175,7 +176,7 @@ class _Direction:
             sums = self._counts.on_edges(some)[0] @ np.where(np.isinf(self._real.logs), 1e100, self._real.logs)
             found.append(_abscissa(sums, search.guess[some], self._left[some], search.limit[some], self._care.alias))
         place, period, excess = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        octave = np.floor(2 * np.log2(np.maximum(search.guess[todo], 1e-300))).astype(np.int64)
+        octave = np.floor(2 * np.log2(np.maximum(search.guess[todo], LEAST_DIVISOR))).astype(np.int64)
         keys, which = np.unique(np.stack([place, octave]), axis=1, return_inverse=True)
         order = np.argsort(which.ravel(), kind="stable")
         ends = np.cumsum(np.bincount(which.ravel(), minlength=keys.shape[1]))

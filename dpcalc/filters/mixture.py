@@ -29,6 +29,7 @@ import numpy as np
 
 from dpcalc.arrays import Bools, Floats, Indices
 from dpcalc.errors import InputError
+from dpcalc.rounding import LEAST_DIVISOR
 
 # Orders that serve most runs. Small budgets need larger ones: see `Mixture.default`.
 ORDERS: tuple[float, ...] = (1.5, 2, 2.5, 3, 4, 5, 6, 8, 11, 16, 24, 36, 64, 128)
@@ -214,7 +215,7 @@ class Mixture:
         # The slope of the left lies between the smallest and the largest α − 1, which brackets the minimum.
         low = np.full(spent.shape[1], math.log1p(1 / float(self._steep.max())) * (1 - 1e-9))
         last = math.log1p(1 / float(self._steep.min())) * (1 + 1e-9)
-        high = np.maximum(np.minimum(largest_loss - self.epsilon, last), 1e-300)
+        high = np.maximum(np.minimum(largest_loss - self.epsilon, last), LEAST_DIVISOR)
         left, right = self._excess(low, spent), self._excess(high, spent)
         holds: Bools = right.value >= 0
         # Where the losses end before the minimum, the function falls up to their end.

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpcalc.arrays import Bools, Complexes, Floats, Indices
 from dpcalc.filters.buckets import UNIT
 from dpcalc.filters.edge_losses import EdgeLosses
+from dpcalc.rounding import LEAST_DIVISOR
 
 ROUND = 2.0**-52
 _RANGE = 100.0  # of exponents that are summed on one scale
@@ -65,8 +66,8 @@ class ContourTable:
             part = np.exp(logs)
             found += part
             wrong += np.abs(part) * (np.expm1(errors) + ROUND * (20 + 2 * np.abs(logs) + 4 * np.abs(scale)[:, None]))
-        wrong = 2 * wrong / np.maximum(np.abs(found), 1e-300)
-        logs = np.log(np.where(found == 0, 1e-300, found))
+        wrong = 2 * wrong / np.maximum(np.abs(found), LEAST_DIVISOR)
+        logs = np.log(np.where(found == 0, LEAST_DIVISOR, found))
         return tops + ROUND * (16 + np.abs(tops)), logs, np.where(wrong < 0.5, wrong, _HOPELESS)
 
 
@@ -186,7 +187,7 @@ def _fresh(places: Indices) -> Indices:
 def _chained(fresh: Indices, change: Complexes, tops: Floats, wrong: Floats) -> ContourTable:
     """Logarithms of 1 + `change` = M/M(c), M(c) = e^tops, continuous along the edges, given the error of `change`."""
     moment = 1 + change
-    size = np.maximum(np.abs(moment), 1e-300)
+    size = np.maximum(np.abs(moment), LEAST_DIVISOR)
     before = np.concatenate([np.zeros_like(change[:1]), change[:-1]])
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         rise = np.expm1(np.minimum(np.diff(tops, prepend=0.0), 700.0))[:, None]
@@ -198,7 +199,7 @@ def _chained(fresh: Indices, change: Complexes, tops: Floats, wrong: Floats) -> 
         logarithms = real + 1j * angles
         errors = (2 * wrong + 32 * ROUND * np.abs(change)) / size + ROUND * len(change) * (2 * np.abs(logarithms))
         told = np.isfinite(logarithms) & (wrong < 0.25 * size)
-        largest = np.clip(size + 2 * wrong, 1e-300, 1.0)  # of |M|/M(c)
+        largest = np.clip(size + 2 * wrong, LEAST_DIVISOR, 1.0)  # of |M|/M(c)
         steps = (1 + rise) * largest / np.concatenate([np.ones_like(largest[:1]), largest[:-1]])
         unsure = ~(told & np.concatenate([np.ones_like(told[:1]), told[:-1]]))
         remainders = np.minimum(np.where(unsure, _curvature(steps - 1 + 0j), remainders), _HOPELESS)
@@ -217,7 +218,7 @@ def _curvature(y: NDArray[np.complex128]) -> Floats:
     """A bound on |log(1+wy) − w·log(1+y)| / (w(1−w)): |y|² times the mean of |1+vy|⁻², or half its largest value."""
     square = np.abs(y) ** 2
     size, slant = np.abs(y), np.abs(y.imag)
-    nearest = np.abs(1 + np.clip(-y.real / np.maximum(square, 1e-300), 0, 1) * y)
+    nearest = np.abs(1 + np.clip(-y.real / np.maximum(square, LEAST_DIVISOR), 0, 1) * y)
     largest = square / 2 / np.maximum(nearest, 1e-9) ** 2
     # ∫|1+vy|⁻²dv = arg(1+y)/Im y; where y is almost real, 1/(1+Re y) of the real integral.
     inclined = slant > 1e-6 * size

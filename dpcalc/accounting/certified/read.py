@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, UPPER, Direction, Law, times_exp
 from dpcalc.arrays import Floats
-from dpcalc.rounding import UNIT, accumulated
+from dpcalc.rounding import LEAST_DIVISOR, UNIT, accumulated
 
 _FAINT = 1e-280  # masses below are counted at ∞ above and left out below
 _TRUSTED = 0.25  # relative + slack must be less, or nothing is known
@@ -90,7 +90,7 @@ class Curve:
     def slope(self, epsilon: float, delta: float) -> float:
         """-d log δ / dε, a hint."""
         start = int(np.searchsorted(self.losses, epsilon))
-        return float(self.masses[start:] @ np.exp(epsilon - self.losses[start:])) / max(delta, 1e-300)
+        return float(self.masses[start:] @ np.exp(epsilon - self.losses[start:])) / max(delta, LEAST_DIVISOR)
 
 
 def curve(law: Law, direction: Direction, *, upper: bool) -> Curve:

@@ -17,6 +17,7 @@ from dpcalc.accounting.certified.coarsen import coarsened, cut
 from dpcalc.accounting.certified.law import P_LOWER, Q_LOWER, RATIO, UPPER, Direction, Law
 from dpcalc.accounting.steering.pilot import Sketch, Way
 from dpcalc.arrays import Floats
+from dpcalc.rounding import LEAST_DIVISOR
 
 SMALL_DELTA = 1e-9
 """Below, directions are composed one by one, each in its own scale."""
@@ -113,7 +114,7 @@ def make_hints(
     remove, add = (2 * _AIM * width / (way.order + 1) for way, width in zip(ways, widths, strict=True))
     top = max(way.epsilon for way in ways)
     share = WHOLE_SHARE if one_grid else BASE_SHARE
-    step = max(math.sqrt(6 * share * min(remove, add) / sketch.total), 1e-14 * top, 1e-300)
+    step = max(math.sqrt(6 * share * min(remove, add) / sketch.total), 1e-14 * top, LEAST_DIVISOR)
     if spacing is not None and spacing > step:
         step = spacing / math.ceil(spacing / step)
     read = [k for k in (0, 1) if widths[k] < math.inf]

@@ -11,11 +11,11 @@ import numpy as np
 from dpcalc.accounting.question import Question
 from dpcalc.accounting.steering.pilot import Way, sketch
 from dpcalc.pairs.base import Need, Pair
+from dpcalc.rounding import LEAST_DIVISOR
 
 Runs = Sequence[tuple[tuple[Pair, Pair], int]]
 
 _RARE = 1e-3  # of the tolerance in δ
-_SMALLEST = 1e-290
 _NO_LOSS = np.zeros(1)
 
 
@@ -37,7 +37,7 @@ def need_of(runs: Runs, question: Question, share: float, *, near: float | None 
     else:
         widths = [tolerance / way.order for way in ways]
     orders, epsilons = [way.order for way in ways], [way.epsilon for way in ways]
-    rare = max(_RARE * min(tolerance, 1e-2) * delta / copies, 1e-300)
+    rare = max(_RARE * min(tolerance, 1e-2) * delta / copies, LEAST_DIVISOR)
     return Need((orders[0], orders[1]), (epsilons[0], epsilons[1]), (widths[0], widths[1]), copies, rare)
 
 
@@ -49,11 +49,7 @@ def order_of(runs: Runs, question: Question) -> float:
 def _ways(runs: Runs, question: Question) -> tuple[float, tuple[Way, Way]]:
     """About δ, and what decides there for removing and for adding."""
     drawn = sketch([(pairs[0].rough(), count) for pairs, count in runs])
-    if question.delta is not None:
-        delta = max(question.delta, _SMALLEST)
-    else:
-        assert question.epsilon is not None
-        delta = math.exp(max(drawn.log_delta(question.epsilon), math.log(_SMALLEST)))
+    delta = drawn.delta(question)
     return delta, drawn.ways(delta)
 
 

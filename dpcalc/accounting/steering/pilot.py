@@ -9,12 +9,15 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from dpcalc.accounting.question import Question
 from dpcalc.arrays import Floats, Indices
 from dpcalc.pairs.base import Pair
+from dpcalc.rounding import LEAST_DIVISOR
 
 _ORDERS = np.geomspace(0.02, 1e6, 60)
 _FINER = np.exp(np.linspace(-0.3, 0.3, 9))
 _LARGEST, _SMALLEST = 690.0, 1e-9
+SMALLEST_DELTA = 1e-290  # grids and windows are made for no smaller one
 _TOGETHER = 256  # pairs that are drawn at once
 _RARE = 1e-3  # of δ
 _VISIBLE, _CLEAR = 6.0, 2.0  # nats
@@ -57,9 +60,9 @@ class Sketch:
     def scales(self) -> Floats:
         """The standard deviation of log X of each pair, between P and Q."""
         middle = self.masses * np.exp(self.losses / 2)
-        totals = np.maximum(middle.sum(axis=1), 1e-300)
+        totals = np.maximum(middle.sum(axis=1), LEAST_DIVISOR)
         means = middle @ self.losses / totals
-        return np.asarray(np.sqrt(np.maximum(middle @ self.losses**2 / totals - means**2, 1e-300)))
+        return np.asarray(np.sqrt(np.maximum(middle @ self.losses**2 / totals - means**2, LEAST_DIVISOR)))
 
     def mean_masses(self, members: Indices) -> Floats:
         return np.asarray(self.masses[members].mean(axis=0))
@@ -82,7 +85,7 @@ class Sketch:
     def reach(self, rare: float) -> float:
         """The largest |log X| of a step that all steps together enter with a probability above `rare`."""
         used = self.without_tails(rare).masses.any(axis=0)
-        return max(float(np.abs(self.losses[used]).max(initial=0.0)), 1e-300)
+        return max(float(np.abs(self.losses[used]).max(initial=0.0)), LEAST_DIVISOR)
 
     def cumulants(self, powers: Floats) -> Floats:
         """log E_Q X^power of the whole composition, for each power; ∞ where it leaves the range of doubles."""
@@ -132,7 +135,8 @@ class Sketch:
             )
             first, second, third = (tilted @ kept.losses**k / tilted.sum(axis=1) for k in (1, 2, 3))
             variance = float(kept.counts @ np.maximum(second - first**2, 0.0))
-            skewness = float(kept.counts @ (third - 3 * first * second + 2 * first**3)) / max(variance**1.5, 1e-300)
+            third = float(kept.counts @ (third - 3 * first * second + 2 * first**3))
+            skewness = third / max(variance**1.5, LEAST_DIVISOR)
         log_moment = float(kept.cumulants(np.array([power]))[0])
         missing = math.log(way.order * (1 + way.order)) + math.log(2 * math.pi * variance) / 2 if variance > 0 else 0.0
         epsilon = (log_moment - math.log(delta) - missing) / way.order
@@ -167,6 +171,13 @@ class Sketch:
         fits = np.flatnonzero((above < 0) & (below < 0))
         return float(tilts[fits[0]]) if fits.size else None
 
+    def delta(self, question: Question) -> float:
+        """About the δ that a question is about, and never 0."""
+        if question.delta is not None:
+            return max(question.delta, SMALLEST_DELTA)
+        assert question.epsilon is not None
+        return math.exp(max(self.log_delta(question.epsilon), math.log(SMALLEST_DELTA)))
+
     def log_delta(self, epsilon: float) -> float:
         """About log δ at ε, the larger of both directions: the RDP bound at its best order."""
         logs = [self._logs(sign, _ORDERS) - _ORDERS * epsilon for sign in (1, -1)]
@@ -184,7 +195,7 @@ def sketch(parts: Sequence[tuple[Pair, int]], at: Floats | None = None) -> Sketc
     for kind, members in kinds.items():
         for chosen in (members[start : start + _TOGETHER] for start in range(0, len(members), _TOGETHER)):
             p, q = (masses[:, 1:-1] for masses in kind.masses_of_all([parts[k][0] for k in chosen], at))
-            ratio = np.clip(p / np.maximum(q, 1e-300), x[:-1], x[1:])
+            ratio = np.clip(p / np.maximum(q, LEAST_DIVISOR), x[:-1], x[1:])
             mass = np.where(q > 0, q, p / x[1:])
             share = (ratio - x[:-1]) / (x[1:] - x[:-1])
             rows[chosen, :-1] += mass * (1 - share)

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.pairs.base import Pair
+from dpcalc.rounding import LEAST_DIVISOR
 
 _KNOTS = 160
 _RARE = 1e-40  # weights that are left out
@@ -49,7 +50,7 @@ def of_mean(pair: Pair, steps: int) -> Pilot:
 def _sum(x: Pilot, y: Pilot) -> Pilot:
     values = np.add.outer(x.values, y.values).ravel()
     weights = np.multiply.outer(x.weights, y.weights).ravel()
-    there = weights * np.maximum(values / (values.mean() + 1e-300), 1.0) > _RARE
+    there = weights * np.maximum(values / (values.mean() + LEAST_DIVISOR), 1.0) > _RARE
     return _thinned(values[there], weights[there])
 
 
@@ -62,7 +63,7 @@ def _thinned(values: Floats, weights: Floats) -> Pilot:
     values, weights = values[order], weights[order]
     total = np.cumsum(weights)
     low, middle, high = (float(values[np.searchsorted(total, share * total[-1])]) for share in (0.16, 0.5, 0.84))
-    scale = max((high - low) / 2, 1e-9 * middle, 1e-300)
+    scale = max((high - low) / 2, 1e-9 * middle, LEAST_DIVISOR)
     reach = [np.arcsinh((middle - values[0]) / scale), np.arcsinh((values[-1] - middle) / scale)]
     knots = middle + scale * np.sinh(np.linspace(-reach[0], reach[1], _KNOTS))
     if values[0] < 0.1 * middle:  # towards 0 in relative steps
