@@ -34,6 +34,8 @@ class Range:
 # An upper bound on a probability that is positive but too small for doubles.
 SMALLEST = 5e-324
 
+BLANKS = " \t"  # what may stand around a number in a table; no other space may
+
 # Nobody writes a number with more characters than this, and the time to read one grows with its length.
 _LONGEST = 400
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dpcalc.asked import Asked, argument, number, option
@@ -270,13 +269,10 @@ class Import(_AboutLedger):
 
     def answer(self) -> Result:
         """What was taken in."""
-        from dpcalc.files import LIMIT, read_bytes
         from dpcalc.ledger.results import taken_in
-        from dpcalc.ledger.transfer import MAX_BYTES, imported
+        from dpcalc.ledger.transfer import imported, lines_of
 
-        # A stream may have no end, and what is larger than the limit should be as large on the disk.
-        limit = MAX_BYTES if Path(self.file).is_file() else LIMIT
-        text = read_bytes(self.file, limit=limit, what="an export").decode(errors="replace")
-        added = imported(self.ledger, text.splitlines(), "standard input" if self.file == "-" else self.file)
+        source = "standard input" if self.file == "-" else self.file
+        added = imported(self.ledger, lines_of(self.file), source)
         with _open(self.ledger) as opened:
             return taken_in(opened, added)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.errors import InputError
-from dpcalc.numbers import parse_number
+from dpcalc.numbers import BLANKS, parse_number
 
 COLUMNS = ("step", "lr", "sigma")
 
@@ -42,6 +42,8 @@ def read_schedule(text: str, *, name: str) -> Schedule:
     if not body.strip():
         raise InputError("expected at least one row, got none", where=f"{name}:2")
     try:
+        if not body.isascii() or not body.replace("\n", "").isprintable():  # odd spaces are none of the dialect
+            raise ValueError
         table = np.loadtxt(io.StringIO(body), delimiter=",", ndmin=2, comments=None)
     except ValueError:
         table = _read_slowly(body, len(columns), name)
@@ -58,7 +60,7 @@ def _read_slowly(body: str, width: int, name: str) -> Floats:
         if not line.strip():
             continue
         try:
-            rows.append([parse_number(cell.strip()) for cell in line.split(",")])
+            rows.append([parse_number(cell.strip(BLANKS)) for cell in line.split(",")])
         except ValueError:
             raise InputError(f"expected {width} numbers, got {line.strip()[:60]!r}", where=f"{name}:{number}") from None
         if len(rows[-1]) != width:

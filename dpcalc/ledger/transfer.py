@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from dpcalc.errors import InputError
+from dpcalc.files import LIMIT, STANDARD_STREAM, reading
+from dpcalc.files.reader import in_words
+from dpcalc.files.reader import opened as open_bytes
 from dpcalc.ledger.chain import SCHEMA, Entry, canonical
 from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.opened import opened
@@ -29,6 +33,21 @@ def exported(ledger: Ledger) -> Iterator[str]:
         yield canonical({"schema": SCHEMA, "ledger": ledger.identifier, "entries": number, "head": head}) + "\n"
         for row in rows:
             yield canonical({"hash": row.entry.hash, "body": row.entry.body}) + "\n"
+
+
+def lines_of(path: str) -> Iterator[str]:
+    """The lines of a file or, for `-`, of standard input: none longer than an entry may be."""
+    # A stream may have no end, and what is larger than the limit should be as large on the disk.
+    name, limit = ("standard input" if path == STANDARD_STREAM else path), MAX_BYTES if Path(path).is_file() else LIMIT
+    with reading(name), open_bytes(path) as stream:
+        number = read = 0
+        while line := stream.readline(_MAX_LINE + 1):
+            number, read = number + 1, read + len(line)
+            if len(line) > _MAX_LINE:
+                raise InputError("a line is longer than an entry may be", where=f"{name}:{number}")
+            if read > limit:
+                raise InputError(f"larger than the {in_words(limit)} that an export may have", where=name)
+            yield line.decode(errors="replace")
 
 
 def imported(url: str, lines: Iterable[str], source: str) -> int:

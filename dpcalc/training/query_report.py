@@ -18,7 +18,7 @@ from dpcalc.errors import InputError
 from dpcalc.files.reader import LIMIT, STANDARD_STREAM, check_size, opened, reading, text_lines
 from dpcalc.filters.rule import theorem_of
 from dpcalc.guarantee import Guarantee, Result, Section
-from dpcalc.numbers import parse_number
+from dpcalc.numbers import BLANKS, parse_number
 from dpcalc.training.noise import SYSTEM
 from dpcalc.training.queries import Answer, LinearQueries, Terms
 
@@ -49,7 +49,7 @@ def read_table(path: str, *, limit: int = LIMIT) -> tuple[list[str], list[str], 
                 raise InputError(f"expected {len(header)} values, found {len(row)}", where=where)
             ids.append(row.pop(column))
             try:
-                values.extend([parse_number(text.strip()) for text in row])
+                values.extend([parse_number(text.strip(BLANKS)) for text in row])
             except ValueError as error:
                 raise InputError(str(error), where=where) from None
             check_size(_VALUE * len(values), max(limit, _VALUE * size), what="the table", where=name)

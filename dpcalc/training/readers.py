@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpcalc.errors import InputError
 from dpcalc.files.archive import read_arrays
 from dpcalc.files.reader import LIMIT, STANDARD_STREAM, Unpacked, check_size, opened, reading, text_lines
-from dpcalc.numbers import parse_number
+from dpcalc.numbers import BLANKS, parse_number
 
 _NPZ_KEYS = ("x_train", "y_train", "x_test", "y_test")
 _IDX_NAMES = ("train-images", "train-labels", "t10k-images", "t10k-labels")
@@ -115,12 +115,12 @@ def read_csv(path: str, *, limit: int = LIMIT) -> tuple[NDArray[np.float64], NDA
 
 def _numbers(row: list[str], where: str) -> list[float]:
     together = "".join(row)
-    if together.isascii() and "_" not in together:
+    if together.isascii() and together.isprintable() and "_" not in together:
         try:
             return list(map(float, row))
         except ValueError:
             pass
     try:
-        return [parse_number(text.strip()) for text in row]
+        return [parse_number(text.strip(BLANKS)) for text in row]
     except ValueError as error:
         raise InputError(f"expected numbers, and labels 0, 1, 2, …: {error}.", where=where) from None

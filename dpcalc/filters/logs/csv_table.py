@@ -15,7 +15,7 @@ from dpcalc.files.reader import LONGEST_LINE, text_lines
 from dpcalc.filters.logs.decimals import parse_decimals
 from dpcalc.filters.logs.source import Source
 from dpcalc.filters.logs.table import Batch, LongLog, Row, TextIds, integer_ids, stacked
-from dpcalc.numbers import is_number, parse_number
+from dpcalc.numbers import BLANKS, is_number, parse_number
 
 _CHUNK = 4 << 20
 _ZERO, _DIGITS = 48, 18
@@ -52,9 +52,9 @@ def rows(log: LongLog) -> Iterator[Row]:
                 continue
             found = f"expected {len(log.header)} fields, got {len(fields)}: {','.join(fields)[:60]!r}"
             raise InputError(found, where=log.where(reader.line_num))
-        step = row if log.columns.step is None else fields[place["step"]].strip()
+        step = row if log.columns.step is None else fields[place["step"]].strip(BLANKS)
         name = None if log.columns.id is None else fields[place["id"]]
-        numbers = [fields[place[column]].strip() for column in log.columns.numbers]
+        numbers = [fields[place[column]].strip(BLANKS) for column in log.columns.numbers]
         yield log.checked(reader.line_num, step, name, numbers)
 
 
@@ -169,6 +169,6 @@ def _floats(column: Any) -> NDArray[np.float64]:
     if isinstance(column, np.ndarray):
         return column
     together = "".join(column)
-    if together.isascii() and not {"_", "/"} & set(together):
+    if together.isascii() and together.isprintable() and not {"_", "/"} & set(together):
         return np.asarray(column, dtype=np.float64)
-    return np.array([parse_number(text.strip()) for text in column])
+    return np.array([parse_number(text.strip(BLANKS)) for text in column])

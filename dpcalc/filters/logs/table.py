@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpcalc.errors import InputError
 from dpcalc.files import reading
 from dpcalc.filters.logs.source import Source
-from dpcalc.numbers import NON_NEGATIVE, POSITIVE, RENYI_ORDER, Range, parse_number
+from dpcalc.numbers import BLANKS, NON_NEGATIVE, POSITIVE, RENYI_ORDER, Range, parse_number
 
 BATCH_ROWS = 1 << 20
 # Rows that are Python objects take more room.
@@ -198,7 +198,7 @@ def as_number(field: object) -> float | None:
     """The value of a number, or of the text of one; None for anything else."""
     try:
         if isinstance(field, str):
-            return parse_number(field.strip())
+            return parse_number(field.strip(BLANKS))
         return None if isinstance(field, bool) else float(field)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return None
