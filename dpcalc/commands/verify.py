@@ -10,6 +10,7 @@ from dpcalc.asked import Asked, argument, number, option
 from dpcalc.errors import InputError, missing
 from dpcalc.guarantee import Outcome, Result, Section
 from dpcalc.numbers import NON_NEGATIVE
+from dpcalc.terminal.progress import progress
 
 if TYPE_CHECKING:
     from dpcalc.referee.check import Finding
@@ -63,7 +64,11 @@ class Verify(Asked):
             for name, holds, words in tested():
                 rows.append((name, Finding("confirmed" if holds else "contradicted", words)))
         seconds, points = (NIGHTLY_SECONDS, NIGHTLY_POINTS) if self.nightly else (self.seconds, POINTS)
-        rows += [(name, checked(_read(name), seconds, points=points)) for name in self.results]
+        for name in self.results:
+            document = _read(name)
+            with progress(f"Verifying, at most about {seconds:g} s:") as advance:
+                advance(0, notes=lambda name=name: (name,))
+                rows.append((name, checked(document, seconds, points=points)))
         findings = [finding for _, finding in rows]
         told = [{"result": name, "verdict": each.verdict, "reason": each.reason} for name, each in rows]
         table = tuple((name, each.verdict, each.reason) for name, each in rows)

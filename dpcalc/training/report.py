@@ -73,7 +73,13 @@ def audit(plan: Plan, log: str) -> str:
 
 
 def training_sections(
-    trainer: Trainer, quality: Quality, data: Dataset, bounds: Sequence[dict[str, Any]], runs: int
+    trainer: Trainer,
+    quality: Quality,
+    data: Dataset,
+    bounds: Sequence[dict[str, Any]],
+    runs: int,
+    *,
+    log: str | None = None,
 ) -> tuple[Section, ...]:
     """The lines of a run, and the bounds that were compared if there was a choice."""
     rows = [
@@ -81,6 +87,7 @@ def training_sections(
         *_look_rows(trainer),
         ("run", _run(trainer, runs)),
         ("data", _data(trainer, quality[0], data)),
+        *([] if log is None else [("audit", audit(trainer.plan, log))]),
     ]
     sections = [Section(title="Training", columns=("", ""), rows=tuple(rows))]
     if len(bounds) > 1:

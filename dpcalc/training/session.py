@@ -92,7 +92,7 @@ def _train(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progr
         details=details,
         preface=preface(quality[1], trainer.model.measure),
         qualifier=" if only the last iterate is released" if accounted.hides else " for everyone",
-        sections=training_sections(trainer, quality, data, accounted.bounds, wanted.runs),
+        sections=training_sections(trainer, quality, data, accounted.bounds, wanted.runs, log=traces.log),
         private=True,
     )
 

@@ -50,9 +50,9 @@ class Wanted:
 class Files:
     """Where a run leaves its traces; all of them are sensitive."""
 
-    log: Annotated[str | None, option("--log", metavar="FILE", help="Write norms to .npy or .csv.", panel=_FILES)] = (
-        None
-    )
+    log: Annotated[
+        str | None, option("--log", metavar="FILE", help="Write norms to .npy or .csv. Sensitive.", panel=_FILES)
+    ] = None
     checkpoint: Annotated[
         str | None, option("--checkpoint", metavar="FILE", help="Save the run as it goes.", panel=_FILES)
     ] = None

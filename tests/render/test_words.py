@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -84,3 +85,11 @@ def test_the_bounds_of_a_run_are_ranked_by_trust_and_told_by_what_they_are_about
     told = re.search(r" (\d+\.\d+)  ", rows[0])
     assert told is not None
     assert run.epsilon <= float(told[1]) <= 1.002 * run.epsilon
+
+
+def test_a_run_that_is_logged_tells_the_command_that_audits_it(tmp_path: Path) -> None:
+    log = tmp_path / "norms.npy"
+    run = dpcalc.train(model="logistic", filter="gdp", steps=2, seed=1, log=str(log))
+    (told,) = (line for line in str(run).splitlines() if line.startswith("  audit "))
+    assert told.split(maxsplit=1)[1] == run.details["audit"]
+    assert told.split()[1:4] == ["dpcalc", "filter", str(log)]
