@@ -141,3 +141,25 @@ def test_doctests_of_the_package_hold() -> None:
     import dpcalc
 
     assert doctest.testmod(dpcalc).failed == 0
+
+
+def test_tests_that_the_pages_name_exist() -> None:
+    """`…` in a name stands for what is left out of it."""
+    sources = {path.relative_to(ROOT): path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")}
+    known = {name for text in sources.values() for name in re.findall(r"def (test_\w+)", text)}
+    files = {str(path) for path in sources} | {path.name for path in sources}
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        text = page.read_text(encoding="utf-8")
+        for name in re.findall(r"`(test_[\w…]+)`", text):
+            pattern = re.compile(name.replace("…", r"\w*"))
+            assert any(pattern.fullmatch(each) for each in known), f"{page.name} names {name}"
+        for name in re.findall(r"`((?:tests/)?(?:\w+/)*test_\w+\.py)`", text):
+            assert name in files, f"{page.name} names {name}"
+
+
+def test_every_lemma_of_the_certificate_names_a_test() -> None:
+    text = (ROOT / "docs" / "certificate.md").read_text(encoding="utf-8")
+    lemmas = re.split(r"\n(?=\*\*)", text[text.index("## Lemmas") : text.index("## Where intervals stay wide")])[1:]
+    assert len(lemmas) > 15
+    for lemma in lemmas:
+        assert re.search(r"`[\w/]*test_[\w…]*(\.py)?`", lemma), lemma[:60]
