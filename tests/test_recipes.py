@@ -19,21 +19,28 @@ def recipe(name: str):
     return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
 
 
-@pytest.fixture
-def workplace(tmp_path, monkeypatch) -> Path:
-    """A folder with a spec where the recipes expect it, a ledger, and `dpcalc` on the path."""
-    (tmp_path / "privacy").mkdir()
-    shutil.copy(ROOT / "examples" / "dp-sgd.yaml", tmp_path / "privacy" / "release.yaml")
-    program = tmp_path / "bin" / "dpcalc"
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> Path:
+    """A folder with a spec where the recipes expect it, a ledger, and a program `dpcalc`."""
+    folder = tmp_path_factory.mktemp("prepared")
+    (folder / "privacy").mkdir()
+    shutil.copy(ROOT / "examples" / "dp-sgd.yaml", folder / "privacy" / "release.yaml")
+    program = folder / "bin" / "dpcalc"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m dpcalc "$@"\n')
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    monkeypatch.chdir(tmp_path)
     limit = ("--epsilon", "5", "--delta", "1e-5", "--plan", "privacy/release.yaml")
-    subprocess.run(
-        ["dpcalc", "ledger", "init", "team.db", "--budget", "census", *limit], check=True, capture_output=True
-    )
+    command = [str(program), "ledger", "init", "team.db", "--budget", "census", *limit]
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    return folder
+
+
+@pytest.fixture
+def workplace(prepared, tmp_path, monkeypatch) -> Path:
+    """A copy of it, with `dpcalc` on the path."""
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 

@@ -151,8 +151,8 @@ def test_auditing_the_log_gives_the_same_spent_budget_to_the_last_digit(dpcalc, 
 def test_auditing_a_subsampled_log_gives_the_same_spent_budget(dpcalc, archive, tmp_path, filter_):
     log, few = tmp_path / "log.npy", tmp_path / "few.npz"
     with np.load(archive) as data:  # every record's own ε is worked out
-        np.savez(few, **{name: values[:40] for name, values in data.items()})
-    arguments = ("--model", "logistic", "--algorithm", "sgd", "--batch-size", "8", "--steps", "8", "--seed", "3")
+        np.savez(few, **{name: values[:16] for name, values in data.items()})
+    arguments = ("--model", "logistic", "--algorithm", "sgd", "--batch-size", "4", "--steps", "6", "--seed", "3")
     noise = ("--noise-multiplier", "2", "--filter", filter_, "--data", few)
     trained = dpcalc("train", *arguments, *noise, "--log", log, "-f", "json").json
     audited = dpcalc(*trained["details"]["audit"].split()[1:], "-f", "json").json

@@ -57,7 +57,7 @@ def test_norms_are_placed_below_an_edge(rng: np.random.Generator) -> None:
         end = float(clipped.edges[-1])
         assert end == math.inf or Fraction(end) >= Fraction(clip) * wide / Fraction(sigma)
         buckets = Buckets(sigma=sigma, tolerance=tolerance)
-        norms = buckets.edges[:-1] * sigma / (1 + tolerance)
+        norms = buckets.edges[int(rng.integers(6)) : -1 : 6] * sigma / (1 + tolerance)
         norms = norms[:, None] * (1 + np.arange(-4, 5) * 2.0**-52)
         bucket, units = buckets.place(norms)
         assert np.all(units > 0)
@@ -143,7 +143,7 @@ def exact_ends(left: float, right: float, m: float) -> tuple[Any, Any]:
 
 @pytest.mark.usefixtures("tails")
 def test_cells_are_split_with_all_errors(rng: np.random.Generator) -> None:
-    with mp.workdps(400):
+    with mp.workdps(280):  # masses from 1e-240 on are differences of numbers near 1
         for k in range(150):
             m = 10 ** rng.uniform(-3, 0.9)
             left = rng.uniform(-25, 33)
@@ -316,8 +316,9 @@ def test_moments_on_a_contour_err_as_they_say(
         sign = 1 if remove else -1
         power = 1 + mpf(c) if remove else -mpf(c)
         for row in range(6):
+            whole = moment(pairs, row, power, 1.0)
             for j in range(1, 32, 3):
-                turned = moment(pairs, row, power + sign * 1j * mpf(step) * j, 1.0) / moment(pairs, row, power, 1.0)
+                turned = moment(pairs, row, power + sign * 1j * mpf(step) * j, 1.0) / whole
                 off = mp.log(turned) - mp.mpc(complex(table.logs[row, j]))
                 off -= 2j * mp.pi * mp.nint(off.imag / (2 * mp.pi))  # angles are continuous along the edges
                 assert abs(off) <= mpf(float(table.errors[row, j]))
