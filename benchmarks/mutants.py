@@ -99,7 +99,11 @@ class Planter:
     def _meet(self, mutant: Mutant, items: dict[str, pytest.Item]) -> str:
         inside = str(mutant.path.relative_to(ROOT))
         names = {mutant.function, mutant.function.partition(".")[0]} if mutant.function else set()
-        reach = [name for name in items if {f"{inside}::{n}" for n in names} & self._reach[name][1]]
+        called = {f"{inside}::{n}" for n in names}
+        reach = [name for name in items if called & self._reach[name][1]]
+        if not reach and names:  # the body of a class: whoever calls a method
+            body = f"{inside}::{mutant.function}."
+            reach = [name for name in items if any(f.startswith(body) for f in self._reach[name][1])]
         if not names:  # runs on import: whoever calls a function of a file that has this name
             users = _users(mutant)
             reach = [name for name in items if any(f.partition("::")[0] in users for f in self._reach[name][1])]

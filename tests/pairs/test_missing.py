@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from dpcalc.accounting.question import Question
 from dpcalc.mechanisms.base import Adjacency, Mechanism
 from dpcalc.pairs.base import MixturePair, Pair
 from dpcalc.pairs.blended import BlendedPair
+from dpcalc.pairs.cells import lacking
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.symmetrised import symmetrised
 
@@ -108,3 +110,22 @@ def test_total_variation_pays_for_what_masses_own_up_to() -> None:
     at_zero = math.tanh(0.35)
     assert not is_zero([(Doubted(), 1)], Question(at_zero + 1.9e-6, None))
     assert is_zero([(Doubted(), 1)], Question(at_zero + 2.1e-6, None))
+
+
+@pytest.mark.parametrize("error", [0.0, 1e-3])
+def test_what_is_missing_is_rounded_up(error: float) -> None:
+    """Of masses that err upwards by all that they may, in fractions."""
+    rng = np.random.default_rng(6)
+    for _ in range(60):
+        true = rng.random(30) / 40
+        told, errors = true * (1 + error), true * error
+        exact = 1 - sum(Fraction(float(mass)) for mass in (true if error else told))
+        assert Fraction(lacking(told, errors)) >= exact
+
+
+def test_what_is_infinite_and_what_is_missing_are_added_up() -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(100):
+        p = rng.random(2) / 4
+        pair = PointPair(np.array([-0.5, 0.5]), p, np.array([0.6, 0.4]), float(rng.random() / 4))
+        assert Fraction(pair.failure()) >= Fraction(pair.at_infinity()[0]) + Fraction(pair.missing()[0])

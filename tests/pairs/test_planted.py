@@ -24,6 +24,7 @@ from dpcalc.pairs import (
     profile,
     subsampled_gaussian,
     subsampled_renyi,
+    turned,
 )
 from dpcalc.pairs.base import MixturePair, Pair
 from dpcalc.pairs.blended import BlendedPair
@@ -565,3 +566,39 @@ def test_both_directions_of_a_pair_count_in_its_divergence() -> None:
         for a, b in ((p, q), (q, p)):
             exact = [math.log(float((a**order * b ** (1 - order)).sum())) / (order - 1) for order in orders]
             assert np.all(both >= np.array(exact) * (1 - 1e-12))
+
+
+def test_points_that_are_known_by_their_mass_alone_are_rounded_up() -> None:
+    """Q-mass underflows: E_P X^{β−1} in mpmath; a P-mass below the normal numbers may be as large as the smallest."""
+    rng = np.random.default_rng(9)
+    for _ in range(60):
+        losses, p = np.sort(rng.uniform(750, 900, 4)), rng.random(4) / 8
+        p[0] *= 1e-320 if rng.random() < 0.5 else 1.0
+        pair = PointPair(losses, p, np.zeros(4))
+        known = np.maximum(p, SMALLEST_NORMAL)
+        for power in rng.uniform(1.0, 1.4, 3):
+            exact = mpmath.fsum(
+                mpf(x) * mpmath.exp((mpf(power) - 1) * mpf(at)) for x, at in zip(known, losses, strict=True)
+            )
+            assert mpf(float(pair._faint_excess(np.array([power]), p > 0)[0])) >= mpmath.log(exact)
+        alone = pair._faint_excess(np.array([2.0]), np.array([True, False, False, False]))[0]
+        assert mpf(float(alone)) >= mpmath.log(mpf(known[0])) + mpf(losses[0])
+
+
+def test_what_lies_outside_a_turned_window_pays_for_its_tails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logarithms of tails that err by a thousandth of themselves, as is charged; the formula without them is below."""
+    asked: list[np.ndarray] = []
+    true = turned.log_ndtr
+
+    def tail(x: np.ndarray) -> np.ndarray:
+        asked.append(np.asarray(x))
+        value = np.asarray(true(x))
+        return value - 0.9e-3 * np.abs(value)
+
+    monkeypatch.setattr(turned, "log_ndtr", tail)
+    monkeypatch.setattr(turned, "_ROUNDED", 1e-3)
+    for mu, rate, power in ((0.7, 0.1, 3.0), (1.5, 0.4, 8.0), (0.2, 0.02, 30.0), (0.7, 0.1, -2.0)):
+        found = float(TurnedGaussian(mu, rate).window(np.array([power]))[2][0])
+        (first, second), gamma, q = (float(np.ravel(x)[0]) for x in asked[-2:]), mpf(max(power, 1 - power)), mpf(rate)
+        beyond = (1 - q) ** (1 - gamma) * mpmath.exp(gamma * (gamma - 1) * mpf(mu) ** 2 / 2) * mpmath.ncdf(mpf(first))
+        assert found >= mpmath.log(beyond + (gamma - 1) * mpmath.ncdf(mpf(second)))
