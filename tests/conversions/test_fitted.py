@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from typing import Any
 from itertools import pairwise
+from typing import Any
 
 import mpmath
 import pytest
