@@ -104,7 +104,7 @@ def dpcalc_process() -> Callable[..., Outcome]:
 
     def run(*arguments: object, **settings: Any) -> Outcome:
         command = [sys.executable, "-m", "dpcalc", *(str(argument) for argument in arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **settings)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, **settings)
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     return run

@@ -220,7 +220,7 @@ def test_a_terminal_gets_its_width_and_no_color_is_obeyed(no_colour) -> None:
             if not chunk:
                 break
             chunks.append(chunk)
-        process.wait(timeout=60)
+        process.wait(timeout=600)
     os.close(main)
     text = b"".join(chunks).decode()
     assert max(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) for line in text.splitlines()) <= 60
@@ -239,7 +239,7 @@ def test_who_types_is_told_so_and_ends_it_once(command, typed: str, answer: str)
     main, other = pty.openpty()
     os.write(main, typed.encode() + b"\x04")
     asked = [sys.executable, "-m", "dpcalc", *command]
-    done = subprocess.run(asked, stdin=other, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(asked, stdin=other, capture_output=True, text=True, timeout=600, check=True)
     os.close(other)
     os.close(main)
     assert "reading standard input from the terminal; Ctrl-D ends it" in done.stderr
@@ -264,7 +264,7 @@ def test_ctrl_c_is_exit_130_without_a_traceback() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert "Traceback" not in err
 

@@ -313,7 +313,7 @@ def shell(command: str, folder: Path) -> int:
     """Run a line as a shell would, with this interpreter's dpcalc."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
-        command, shell=True, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, check=False, timeout=120
+        command, shell=True, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, check=False, timeout=600
     ).returncode
 
 

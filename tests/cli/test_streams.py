@@ -18,7 +18,7 @@ def shell(line: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
     """A line of bash in which `$D` is this interpreter's dpcalc."""
     variables = {**os.environ, "D": f"{sys.executable} -m dpcalc", **environment}
     command = ["bash", "-o", "pipefail", "-c", line]
-    return subprocess.run(command, capture_output=True, env=variables, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, env=variables, check=False, timeout=600)
 
 
 @pytest.mark.parametrize("reader", ["head -n 1", "true", "head -c 3"])

@@ -381,18 +381,17 @@ def test_killed_by_the_system_and_resumed_the_parameters_are_the_same(archive, t
     killable = [sys.executable, "-c", patched, *command[3:]]
     whole = [*command, "--save", str(tmp_path / "whole.npz")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run(whole, check=True, capture_output=True, env=environment, timeout=120)
+    subprocess.run(whole, check=True, capture_output=True, env=environment, timeout=600)
     saved = tmp_path / "run.npz"
     process = subprocess.Popen(
         [*killable, "--checkpoint", str(saved)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
     )
-    deadline = time.monotonic() + 60
-    while not saved.exists() and process.poll() is None and time.monotonic() < deadline:
+    while not saved.exists() and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     resumed = [*killable, "--checkpoint", str(saved), "--resume", "--save", str(tmp_path / "resumed.npz")]
-    subprocess.run(resumed, check=True, capture_output=True, env=environment, timeout=120)
+    subprocess.run(resumed, check=True, capture_output=True, env=environment, timeout=600)
     with np.load(tmp_path / "whole.npz") as one, np.load(tmp_path / "resumed.npz") as other:
         assert np.array_equal(one["parameters"], other["parameters"])
 

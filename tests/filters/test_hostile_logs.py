@@ -268,7 +268,7 @@ class TestStates:
             assert process.stdin is not None
             process.stdin.write(b"step,id,norm\n" + f"0,p{person},1\n".encode())
             process.stdin.close()
-        codes = [process.wait(timeout=120) for process in started]
+        codes = [process.wait(timeout=600) for process in started]
         facts, arrays = sealed.load_sealed(str(state), what="a state")
         # The first may count its step; the others find that step 0 is another one, and are told.
         assert sorted(codes) == [0, 2, 2]

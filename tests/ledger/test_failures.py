@@ -37,7 +37,7 @@ def file(tmp_path) -> str:
 
 def run(*arguments: str, **settings) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "dpcalc", "ledger", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **settings)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, **settings)
 
 
 def still_sound(place: str, entries: int = 2) -> None:
@@ -298,7 +298,7 @@ def test_an_address_in_words_is_not_repeated(tmp_path) -> None:
 def test_errors_do_not_show_passwords(password, command, tmp_path) -> None:
     address = f"postgresql://ann:{password}@127.0.0.1:1/team"
     words = [sys.executable, "-m", "dpcalc", *(word.format(address) for word in command)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False, cwd=tmp_path)
     assert done.returncode == 3
     assert password not in done.stdout + done.stderr
     assert "p@ss" not in done.stdout + done.stderr

@@ -71,7 +71,7 @@ def test_no_heading_is_the_last_line_of_a_printed_page(dpcalc: Run, tmp_path: Pa
     assert dpcalc("report", "examples/mixed-release.yaml", file, "-o", page).code == 0
     settings = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
     settings += ["--no-pdf-header-footer", f"--print-to-pdf={paper}", page.as_uri()]
-    subprocess.run([str(CHROMIUM), *settings], check=True, capture_output=True, timeout=120)
+    subprocess.run([str(CHROMIUM), *settings], check=True, capture_output=True, timeout=600)
     subprocess.run([str(TO_TEXT), "-layout", paper, words], check=True)
     headings = {" ".join(found.split()) for found in re.findall(r"<h[23]>(.*?)</h[23]>", page.read_text())}
     headings |= {"How to compute it again", *re.findall(r"<caption>(.*?)</caption>", page.read_text())}

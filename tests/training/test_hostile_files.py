@@ -189,7 +189,7 @@ def test_a_log_may_go_into_a_pipe(tmp_path: Path, table: str, dpcalc: Callable[.
     reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()), daemon=True)
     reader.start()
     assert dpcalc(*RUN, "--data", table, "--seed", "5", "--log", pipe).code == 0  # type: ignore[attr-defined]
-    reader.join(timeout=60)
+    reader.join(timeout=600)
     assert dpcalc(*RUN, "--data", table, "--seed", "5", "--log", plain).code == 0  # type: ignore[attr-defined]
     assert got == [plain.read_bytes()]
 
