@@ -278,3 +278,8 @@ class Result:
     def verdicts(self) -> tuple[Verdict, ...]:
         """Whether each limit is kept."""
         return () if self.guarantee is None else self.budget.judge(self.guarantee, self.certified)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What became of every limit, and of the goal if there was one."""
+        return (*(verdict.outcome for verdict in self.verdicts), *(() if self.goal is None else (self.goal,)))

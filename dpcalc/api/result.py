@@ -101,8 +101,7 @@ class Result:
     @property
     def within(self) -> bool | None:
         """Whether all limits are certainly kept; None if there are none."""
-        outcomes = [verdict.outcome for verdict in self._complete.verdicts]
-        outcomes += [] if self._told.goal is None else [self._told.goal]
+        outcomes = self._complete.outcomes
         return all(outcome == "within" for outcome in outcomes) if outcomes else None
 
     def to_dict(self) -> dict[str, Any]:

@@ -191,8 +191,7 @@ class OnceCommand(TyperCommand):
 
 def exit_code(result: Result) -> int:
     """0 within every limit, 1 over one, 3 if a limit is not shown to be kept."""
-    outcomes = {result.goal, *(verdict.outcome for verdict in result.verdicts)}
-    return OVER if "over" in outcomes else NOT_CERTIFIED if "unproved" in outcomes else 0
+    return OVER if "over" in result.outcomes else NOT_CERTIFIED if "unproved" in result.outcomes else 0
 
 
 def _format(given: Mapping[str, Any]) -> str:

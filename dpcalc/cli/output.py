@@ -70,8 +70,7 @@ def _draw(result: Result, text: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    outcomes = [verdict.outcome for verdict in result.verdicts]
-    style = next((_STYLES[outcome] for outcome in _STYLES if outcome in outcomes), "bold")
+    style = next((_STYLES[outcome] for outcome in _STYLES if outcome in result.outcomes), "bold")
     head, gap, rest = text.rstrip("\n").partition("\n\n")
     console = Console(file=sys.stdout, highlight=False, emoji=False, markup=False, soft_wrap=True)
     with console.capture() as capture:

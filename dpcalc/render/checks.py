@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
-from dpcalc.guarantee import Result, Verdict
+from dpcalc.guarantee import Outcome, Result
 from dpcalc.render.screen import printable
 from dpcalc.render.words import answer
 from dpcalc.report import SYMBOLS, rounded_up, verdict_line, written
@@ -15,8 +15,7 @@ _COLOURS = {"within": "brightgreen", "over": "red", "unproved": "yellow"}
 
 def as_annotations(result: Result) -> str:
     """One line that GitHub shows beside the run: a notice, or an error where a limit is not kept; then the warnings."""
-    outcomes = {verdict.outcome for verdict in result.verdicts}
-    level = "error" if outcomes - {"within"} else "notice"
+    level = "error" if set(result.outcomes) - {"within"} else "notice"
     lines = [annotation(level, f"dpcalc {result.command}", answer(result))]
     warnings = () if result.guarantee is None else result.guarantee.warnings
     lines += [annotation("warning", f"dpcalc {result.command}", line) for line in warnings]
@@ -40,7 +39,7 @@ def as_badge(result: Result) -> str:
     """The JSON that shields.io reads from an address and draws as a badge."""
     import json
 
-    outcomes = {result.goal, *(verdict.outcome for verdict in result.verdicts)}
+    outcomes = result.outcomes
     colour = next((_COLOURS[outcome] for outcome in ("over", "unproved", "within") if outcome in outcomes), "blue")
     guarantee = result.guarantee
     if guarantee is None or guarantee.epsilon is None:
@@ -54,11 +53,15 @@ def as_badge(result: Result) -> str:
 
 
 def as_junit(result: Result) -> str:
-    """A test case for every limit, or one for the answer: failed where over, an error where not certified."""
-    cases = [_case(result, verdict) for verdict in result.verdicts]
-    cases = cases or [f"    <testcase classname={_attribute(result)} name={quoteattr(xml(answer(result)))}/>"]
-    outcomes = [verdict.outcome for verdict in result.verdicts]
-    failures, errors = outcomes.count("over"), outcomes.count("unproved")
+    """A test case for each limit and for a goal, or for the answer: failed where over, an error if not certified."""
+    cases = [
+        _case(result, f"{SYMBOLS[each.quantity]} within {written(each.limit)}", each.outcome, verdict_line(each))
+        for each in result.verdicts
+    ]
+    if result.goal is not None or not cases:
+        said = xml(answer(result))
+        cases.append(_case(result, said, result.goal or "within", said))
+    failures, errors = result.outcomes.count("over"), result.outcomes.count("unproved")
     return suite(f"dpcalc {result.command}", cases, failures=failures, errors=errors, said=xml(answer(result)))
 
 
@@ -73,13 +76,12 @@ def suite(name: str, cases: Sequence[str], *, failures: int, errors: int, said: 
     )
 
 
-def _case(result: Result, verdict: Verdict) -> str:
-    name = quoteattr(f"{SYMBOLS[verdict.quantity]} within {written(verdict.limit)}")
-    head = f"    <testcase classname={_attribute(result)} name={name}"
-    if verdict.outcome == "within":
+def _case(result: Result, name: str, outcome: Outcome, message: str) -> str:
+    head = f"    <testcase classname={_attribute(result)} name={quoteattr(name)}"
+    if outcome == "within":
         return f"{head}/>"
-    tag = "failure" if verdict.outcome == "over" else "error"
-    return f"{head}><{tag} message={quoteattr(xml(verdict_line(verdict)))}/></testcase>"
+    tag = "failure" if outcome == "over" else "error"
+    return f"{head}><{tag} message={quoteattr(xml(message))}/></testcase>"
 
 
 def _attribute(result: Result) -> str:

@@ -96,8 +96,7 @@ def _environment() -> Environment:
 
 
 def _part(result: Result, *, draw: bool = True) -> Part:
-    outcomes = [result.goal, *(verdict.outcome for verdict in result.verdicts)]
-    outcome = next((each for each in ("over", "unproved", "within") if each in outcomes), "none")
+    outcome = next((each for each in ("over", "unproved", "within") if each in result.outcomes), "none")
     # What a list of entries belongs to is told where its budget is.
     guarantee = None if result.command in _LISTS else result.guarantee
     return Part(

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -15,6 +16,8 @@ from dpcalc.evidence import STATUSES, weakest_status
 from dpcalc.guarantee import Budget, Guarantee, Result
 
 Run = Callable[..., Any]
+
+ROOT = Path(__file__).resolve().parents[2]
 
 SAMPLED = "gaussian,noise_multiplier=0.9,sampling=poisson,rate=0.005,count=4000"
 
@@ -143,3 +146,27 @@ def test_a_budget_stays_with_a_result(dpcalc: Run, tmp_path: Path) -> None:
     assert again.code == 1
     assert again.json["budget"] == json.loads(saved.read_text())["budget"]
     assert dpcalc("compose", saved, "-m", "gdp,mu=0.01", "--max-epsilon", "4").code == 0
+
+
+@pytest.mark.parametrize(
+    ("outcome", "command"),
+    [
+        (0, "diff examples/mixed-release.yaml examples/dp-sgd.yaml --delta 1e-6 --max-increase 2"),
+        (1, "diff examples/mixed-release.yaml examples/dp-sgd.yaml --delta 1e-6 --max-increase 0.1"),
+        (1, "filter examples/filter-norms.csv --filter gdp --sigma 4 --mu 1 --finished"),
+        (0, "filter examples/filter-norms.csv --filter gdp --sigma 4 --mu 9 --finished"),
+        (1, "convert --gdp 1 --delta 1e-5 --max-epsilon 4"),
+        (3, "compose -m gdp,mu=1 --delta 1e-5 --accountant clt --max-epsilon 9"),
+    ],
+)
+def test_annotations_and_test_reports_fail_where_the_command_does(dpcalc, outcome: int, command: str) -> None:
+    """A dashboard that reads only the file must not show as passed what the exit code fails."""
+    arguments = command.replace("examples/", f"{ROOT / 'examples'}/").split()
+    annotated = dpcalc(*arguments, "-f", "github")
+    assert annotated.code == outcome
+    assert annotated.out.startswith("::error " if outcome else "::notice ")
+    suite = ElementTree.fromstring(dpcalc(*arguments, "-f", "junit").out.encode())
+    failed = [case for case in suite.iter("testcase") if case.find("failure") is not None]
+    errors = [case for case in suite.iter("testcase") if case.find("error") is not None]
+    assert (len(failed), len(errors)) == {0: (0, 0), 1: (1, 0), 3: (0, 1)}[outcome]
+    assert (suite.get("failures"), suite.get("errors")) == (str(len(failed)), str(len(errors)))
