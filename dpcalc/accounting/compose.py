@@ -24,7 +24,7 @@ from dpcalc.effort import ANSWER, within
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.guarantee import Guarantee, common_adjacency
 from dpcalc.mechanisms.base import Mechanism
-from dpcalc.mechanisms.declared import together
+from dpcalc.mechanisms.declared import RenyiCurve, together
 from dpcalc.mechanisms.validation import expect_whole
 
 Accountant = Literal["auto", "gdp", "rdp", "pld", "clt"]
@@ -133,6 +133,14 @@ def _added_up(parts: Parts, question: Question, known: float) -> list[Answer]:
         return []
 
 
+def _converted(parts: Parts, question: Question) -> list[Answer]:
+    """What a declared Rényi curve says by itself, if it is all there is: no more than what `convert` tells."""
+    if len(parts) != 1 or parts[0][1] != 1 or not isinstance(curve := parts[0][0], RenyiCurve):
+        return []
+    upper = curve.epsilon_at(question.delta) if question.delta is not None else curve.delta_at(question.epsilon or 0.0)
+    return [Answer("rdp", upper, None)]
+
+
 def _best(parts: Parts, question: Question) -> Answer:
     """The tightest answer; an accountant that fails leaves the question to the others."""
     if is_exactly_gaussian(parts):
@@ -142,7 +150,7 @@ def _best(parts: Parts, question: Question) -> Answer:
         return basic
     if is_zero(parts, question):
         return Answer("basic", 0.0, 0.0, 0.0)
-    candidates = [basic]
+    candidates = [basic, *_converted(parts, question)]
     lower, estimate, stopped, exhausted = None, None, None, False
     try:
         found = _by_laws(parts, question, basic.upper)

@@ -198,6 +198,15 @@ def test_declared_guarantees_mix_with_the_others():
     assert any("GDP" in warning for warning in guarantee.remarks)
 
 
+@pytest.mark.parametrize("rho", [0.013, 0.37, 3.0])
+def test_a_declared_curve_alone_is_never_worse_than_its_own_conversion(rho):
+    """Canonne et al. 2020, Proposition 12, at its best order on a fine grid."""
+    for delta in (1e-9, 3e-5):
+        orders = [1 + math.exp(k / 400) for k in range(-2000, 3200)]
+        known = min(a * rho + math.log1p(-1 / a) - math.log(a * delta) / (a - 1) for a in orders)
+        assert compose([(DeclaredZCDP(rho=rho), 1)], delta=delta).epsilon <= known * (1 + 1e-9)
+
+
 def test_a_delta_below_the_declared_ones_has_no_finite_epsilon():
     assert compose([(DeclaredDP(epsilon=0.1, delta=1e-6), 2)], delta=1e-6).epsilon == math.inf
 

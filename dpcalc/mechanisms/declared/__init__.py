@@ -2,7 +2,17 @@
 
 from dpcalc.mechanisms.declared.approximate import DeclaredDP, ReplacedDP
 from dpcalc.mechanisms.declared.base import Declared
+from dpcalc.mechanisms.declared.curve import RenyiCurve
 from dpcalc.mechanisms.declared.gaussian import DeclaredGDP
 from dpcalc.mechanisms.declared.renyi import DeclaredRDP, DeclaredZCDP, together
 
-__all__ = ["Declared", "DeclaredDP", "DeclaredGDP", "DeclaredRDP", "DeclaredZCDP", "ReplacedDP", "together"]
+__all__ = [
+    "Declared",
+    "DeclaredDP",
+    "DeclaredGDP",
+    "DeclaredRDP",
+    "DeclaredZCDP",
+    "RenyiCurve",
+    "ReplacedDP",
+    "together",
+]
