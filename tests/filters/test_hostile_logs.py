@@ -295,11 +295,11 @@ def test_hardly_any_noise_under_sampling_takes_no_longer_than_enough_of_it(
 
     monkeypatch.setattr(subsampled_renyi, "_log_ratio", counted)
     path.write_text("step,id,norm\n0,a,1\n0,b,0.5\n")
-    for sigma in (1e-5, 2e-3):
+    for sigma in (1e-5, 0.05):
         evaluated.append(0)
         carry_out(Request(kind="rdp", sigma=sigma, orders=(8.0,), rhos=(0.1,), sample_rate=0.01), str(path))
     assert evaluated[1] == 0
-    assert evaluated[2] < 4e8  # a few seconds
+    assert 0 < evaluated[2] < 2e7  # a fraction of a second
 
 
 def test_a_group_for_everybody_is_not_compared_with_everybody(tmp_path: Path) -> None:
