@@ -60,11 +60,6 @@ def upper_epsilon(parts: Parts, delta: float, tolerance: float = 1e-3) -> float:
     return answer_of(group(parts), Question(delta, None, tolerance), "auto").upper
 
 
-def upper_delta(parts: Parts, epsilon: float, tolerance: float = 1e-3) -> float:
-    """The δ that `compose` certifies at ε, without the other fields."""
-    return answer_of(group(parts), Question(None, epsilon, tolerance), "auto").upper
-
-
 def estimated_epsilon(parts: Parts, delta: float) -> float:
     """About ε at δ, fast: within some per cent for many steps, and an upper estimate for most others."""
     grouped = group(parts)

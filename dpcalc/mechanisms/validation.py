@@ -15,12 +15,6 @@ def expect_positive(name: str, value: float, *, least: float = 0.0) -> None:
         _refuse(name, value, f"in ({least:g}, {math.inf})")
 
 
-def expect_non_negative(name: str, value: float) -> None:
-    """A finite number, zero or above."""
-    if not 0 <= value < math.inf:
-        _refuse(name, value, f"in [0, {math.inf})")
-
-
 def expect_rate(name: str, value: float) -> None:
     """A probability above zero."""
     if not 0 < value <= 1:
@@ -31,12 +25,6 @@ def expect_proportion(name: str, value: float) -> None:
     """A part of a whole, none and all of it included."""
     if not 0 <= value <= 1:
         _refuse(name, value, "in [0, 1]")
-
-
-def expect_probability(name: str, value: float) -> None:
-    """A probability below one."""
-    if not 0 <= value < 1:
-        _refuse(name, value, "in [0, 1)")
 
 
 def expect_whole(name: str, value: float, *, low: int = 1) -> None:

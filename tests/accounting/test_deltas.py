@@ -8,7 +8,7 @@ import mpmath
 import pytest
 
 from dpcalc.accounting import by_transform
-from dpcalc.accounting.compose import compose, upper_delta
+from dpcalc.accounting.compose import compose
 from dpcalc.accounting.deltas import Deltas
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.declared import DeclaredZCDP
@@ -86,7 +86,9 @@ def test_one_law_answers_at_every_epsilon(parts: Parts, monkeypatch: pytest.Monk
 def test_what_no_single_law_tells_is_composed_as_before() -> None:
     parts: Parts = [(DeclaredZCDP(rho=0.01), 2), (Laplace(scale=10.0, sensitivity=1.0), 1)]
     deltas = Deltas(parts, TOLERANCE, reach=1.0)
-    assert [deltas(epsilon) for epsilon in (0.0, 0.5)] == [upper_delta(parts, e, TOLERANCE) for e in (0.0, 0.5)]
+    assert [deltas(epsilon) for epsilon in (0.0, 0.5)] == [
+        compose(parts, epsilon=e, tolerance=TOLERANCE).delta for e in (0.0, 0.5)
+    ]
 
 
 def test_beyond_the_reach_another_law_is_composed() -> None:
