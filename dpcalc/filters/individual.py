@@ -9,7 +9,7 @@ import numpy as np
 
 from dpcalc import conversions
 from dpcalc.accounting.compose import upper_epsilon
-from dpcalc.arrays import Floats
+from dpcalc.arrays import Floats, Indices
 from dpcalc.filters.buckets import NormCounts
 from dpcalc.filters.individual_loss import individual_epsilons
 from dpcalc.filters.rule import Rule
@@ -24,7 +24,7 @@ QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
 _EXACTLY = 4096
 _CHORDS = 20_000
 _FITTED_DELTAS = 4
-_LEVELS = 8
+_LEVELS, _MORE_LEVELS = 8, 64  # numbers of steps at the clip that are composed, always and if somebody is near them
 _LARGEST_DELTA = 0.05
 
 
@@ -62,18 +62,26 @@ def sampled_epsilons(counts: NormCounts, delta: float) -> Floats:
         return found
     taken = counts.taken()
     known = np.unique(taken[found > 0])
-    # One composition for each number of steps, or for some of them: more steps only cost more.
     levels = (
         known if known.size <= _LEVELS else known[-1 - np.unique(np.geomspace(1, known.size, _LEVELS).astype(int) - 1)]
     )
-    levels = np.sort(levels)
     noise = counts.buckets.sigma / (clip * (1 + counts.buckets.tolerance)) * (1 - 2.0**-50)
     step: Mechanism = Gaussian(noise_multiplier=noise, adjacency="add-remove")
     if counts.sampling_rate < 1:
         step = PoissonSampled(base=step, sampling_rate=counts.sampling_rate)
-    ceilings = np.array([upper_epsilon([(step, int(level))], delta) for level in levels])
-    bounded: Floats = np.minimum(found, ceilings[np.minimum(np.searchsorted(levels, taken), levels.size - 1)])
+    ceilings = {int(level): upper_epsilon([(step, int(level))], delta) for level in levels}
+    # More steps only cost more: whoever is below what fewer cost at the clip need not know what their own number does.
+    above = found > np.concatenate([[0.0], _rising(ceilings)[1]])[np.searchsorted(_rising(ceilings)[0], taken)]
+    for level in np.setdiff1d(taken[above & (found > 0)], list(ceilings))[-_MORE_LEVELS:]:
+        ceilings[int(level)] = upper_epsilon([(step, int(level))], delta)
+    numbers, costs = _rising(ceilings)
+    bounded: Floats = np.minimum(found, costs[np.minimum(np.searchsorted(numbers, taken), numbers.size - 1)])
     return bounded
+
+
+def _rising(ceilings: dict[int, float]) -> tuple[Indices, Floats]:
+    """The numbers of steps, rising, and what each costs."""
+    return np.array(sorted(ceilings)), np.array([ceilings[number] for number in sorted(ceilings)])
 
 
 def _curve(rule: Rule, delta: float) -> Callable[[Floats], Floats]:

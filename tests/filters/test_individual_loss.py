@@ -281,3 +281,15 @@ def test_a_few_steps_beside_many_small_ones_are_within_three_per_cent() -> None:
     found = float(individual_epsilons(NormCounts.joined(map(counts_of, (few, many))), few.delta)[0])
     low, high = certified(few)
     assert low <= found <= 1.03 * high
+
+
+def test_nobody_of_many_is_above_its_own_number_of_steps_at_the_clip() -> None:
+    """Twelve numbers of steps, more than are composed for everybody: each has its own ceiling, as some are at it."""
+    numbers = [3, 4, 6, 9, 13, 20, 31, 47, 70, 105, 160, 240]
+    norms = (np.arange(max(numbers))[:, None] < np.array(numbers)).astype(np.float64)
+    found = sampled_epsilons(counts_from(norms, 1.3, 0.02), 1e-6)
+    step = PoissonSampled(
+        base=Gaussian(noise_multiplier=1.3 * (1 - 2.0**-50), adjacency="add-remove"), sampling_rate=0.02
+    )
+    for number, epsilon in zip(numbers, found.tolist(), strict=True):
+        assert epsilon <= upper_epsilon([(step, number)], 1e-6)
