@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import functools
 import hashlib
+import importlib
 import json
 import os
 import random
@@ -32,7 +33,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -101,10 +102,7 @@ class Planter:
         names = {mutant.function, mutant.function.partition(".")[0]} if mutant.function else set()
         called = {f"{inside}::{n}" for n in names}
         reach = [name for name in items if called & self._reach[name][1]]
-        if not reach and names:  # the body of a class: whoever calls a method
-            body = f"{inside}::{mutant.function}."
-            reach = [name for name in items if any(f.startswith(body) for f in self._reach[name][1])]
-        if not names:  # runs on import: whoever calls a function of a file that has this name
+        if not names or _in_class(mutant):  # runs on import: whoever calls a function of a file that has this name
             users = _users(mutant)
             reach = [name for name in items if any(f.partition("::")[0] in users for f in self._reach[name][1])]
         chosen, total = [], 0.0
@@ -123,9 +121,18 @@ class Planter:
         return "found" if code else "SURVIVES"
 
 
+def _in_class(mutant: Mutant) -> bool:
+    """Whether the mutant stands in the body of a class, outside of all methods."""
+    holder: Any = importlib.import_module(module_of(mutant.path))
+    for name in mutant.function.split("."):
+        holder = vars(holder).get(name, holder)
+    return isinstance(holder, type)
+
+
 def _users(mutant: Mutant) -> set[str]:
     """The files that speak of what is defined where the mutant stands."""
-    name = mutant.path.read_text(encoding="utf-8").splitlines()[mutant.line - 1].partition(" ")[0].encode()
+    line = mutant.path.read_text(encoding="utf-8").splitlines()[mutant.line - 1]
+    name = line.split()[0].rstrip(":").encode()
     return {str(path.relative_to(ROOT)) for path in (ROOT / "dpcalc").rglob("*.py") if name in path.read_bytes()}
 
 
@@ -180,9 +187,9 @@ def _planted(mutant: Mutant, items: list[pytest.Item]) -> int:
 
 
 def _plant(mutant: Mutant) -> None:
-    module = sys.modules[module_of(mutant.path)]
-    code = compile(mutant.applied(mutant.path.read_bytes()), str(mutant.path), "exec", dont_inherit=True)
-    holder: Any = module
+    module = importlib.import_module(module_of(mutant.path))
+    whole = compile(mutant.applied(mutant.path.read_bytes()), str(mutant.path), "exec", dont_inherit=True)
+    code, holder = whole, cast("Any", module)
     for name in mutant.function.split(".") if mutant.function else []:
         code = next(part for part in code.co_consts if isinstance(part, CodeType) and part.co_name == name)
         holder = vars(holder)[name]
@@ -190,7 +197,7 @@ def _plant(mutant: Mutant) -> None:
             function.__code__ = code
             return
     before = dict(vars(module))
-    exec(code, vars(module))
+    exec(whole, vars(module))
     changed = {n: value for n, value in vars(module).items() if isinstance(value, float) and before.get(n) != value}
     if isinstance(holder, type):
         for name, value in vars(vars(module)[holder.__name__]).items():

@@ -44,10 +44,11 @@ _RHO_ROUNDING = 8 * UNIT
 # Beyond this a, δ is 0 or 1 to all digits of all doubles, and a² is within their range.
 _FAR = 1e100
 
-# A smaller μ counts as this one, from above: its half would not be exact.
+# Nothing is told from below of a μ that is not larger.
 _SMALLEST_MU = 1e-300
 
-# A difference of Mills ratios that is smaller counts as this one: it belongs to an a beyond 1,000, where δ is 0.
+# A difference of Mills ratios that is smaller counts as this one: it belongs to an a beyond 1,000, where δ is 0, or to
+# a μ whose half has lost digits.
 _LEAST_GAP = 1e-307
 
 
@@ -56,7 +57,6 @@ def _log_profile(mu: float, epsilon: float) -> tuple[float, float, float, float]
 
     The slope only steers.
     """
-    mu = max(mu, _SMALLEST_MU)
     half = mu / 2
     if abs(epsilon / mu - half) > _FAR:
         return (math.inf if epsilon / mu > half else 0.0), 0.0, 0.0, 0.0

@@ -10,6 +10,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 
+@pytest.mark.parametrize(
+    ("given", "kind", "attained"),
+    [
+        (("--gdp", 0.9), "exact", True),
+        (("--dp", 0.7), "upper", True),
+        (("--zcdp", 0.4), None, False),
+        (("--rdp", "8,0.3"), None, False),
+    ],
+)
+def test_only_what_is_known_is_called_exact_or_bounded_from_below(dpcalc, given, kind, attained) -> None:
+    """Some μ-GDP and some ε-DP mechanism is as bad as it may be; of ρ-zCDP and of one order none is known to be."""
+    for asked in (("--delta", 1e-5), ("--epsilon", 0.5)):
+        document = dpcalc("convert", *given, *asked, "-f", "json").json
+        assert document["mu_kind"] == kind
+        assert (document["epsilon_lower"] is not None or document["delta_lower"] is not None) == attained
+        assert document["epsilon_estimate"] is None or attained
+
+
 def test_gdp_gives_everything(dpcalc) -> None:
     result = dpcalc("convert", "--gdp", "1.2", "--delta", "1e-5", "-f", "json")
     document = result.json

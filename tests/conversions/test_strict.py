@@ -17,6 +17,7 @@ from dpcalc.conversions import (
     dp_delta,
     dp_epsilon,
     dp_true_positive_rate,
+    gdp_delta,
     group_dp,
     pure_dp_mu,
     pure_dp_rdp,
@@ -148,3 +149,13 @@ def test_lower_bounds_of_converted_privacy_are_below_the_truth() -> None:
         found = convert(DeclaredDP(epsilon=epsilon, delta=delta), epsilon=at)[0]
         assert found.delta_lower is not None
         assert exact * (1 - CLOSE) <= found.delta_lower <= exact
+
+
+def test_the_gaussian_curve_of_a_mu_without_all_its_digits() -> None:
+    """Below 4e-308 half of μ is rounded, at worst to 0."""
+    with mpmath.workdps(660):
+        for mu in (5e-324, 1.5e-323, 1e-315, 2e-308, 5e-308, 3e-307, 1e-304):
+            for epsilon in (0.0, mu / 3, 1.7 * mu, 20 * mu):
+                m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+                exact = mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+                assert mpmath.mpf(float(gdp_delta(mu, epsilon))) >= exact
