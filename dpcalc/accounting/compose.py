@@ -136,6 +136,18 @@ def _converted(parts: Parts, question: Question) -> list[Answer]:
     return [Answer("rdp", upper, None)]
 
 
+def _by_events(parts: Parts, question: Question, lower: float | None) -> tuple[list[Answer], float | None]:
+    """All of one release, by an event; and a lower bound, by what surely is large where nothing else is known."""
+    from dpcalc.accounting.events import by_one_release, surely
+
+    single = by_one_release(parts, question)
+    if single is not None or lower:
+        return [] if single is None else [single], None if single is None else single.lower
+    from dpcalc.accounting.engines import attained
+
+    return [], surely(attained(parts, question), question)
+
+
 def _best(parts: Parts, question: Question) -> Answer:
     """The tightest answer; an accountant that fails leaves the question to the others."""
     if is_exactly_gaussian(parts):
@@ -157,6 +169,9 @@ def _best(parts: Parts, question: Question) -> Answer:
     upper = min(answer.upper for answer in candidates)
     if not question.is_met(lower, upper):
         candidates += _added_up(parts, question, upper)
+        single, event = _by_events(parts, question, lower)
+        candidates += single
+        lower = max((known for known in (lower, event) if known), default=lower)
         if not exhausted:
             with np.errstate(over="ignore", invalid="ignore"):  # orders at which doubles do not reach are passed over
                 candidates.append(by_rdp(parts, question))

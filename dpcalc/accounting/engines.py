@@ -31,7 +31,8 @@ Parts = Sequence[tuple[Mechanism, int]]
 Composition = tuple[tuple[tuple[Pair, int], ...], tuple[Direction, ...]]
 Engine = Callable[[Sequence[tuple[Pair, int]], Question, Sequence[Direction]], Interval]
 
-_ROUNDS = 4  # at most, of sharper and sharper bounds of pairs that can only be bounded
+_ROUNDS, _MOST_ROUNDS = 4, 8  # of sharper and sharper bounds of pairs that can only be bounded; more while they help
+_HELPED = 0.95  # of the width of the round before
 _STUCK, _WIDE = 0.9, 0.05  # of the width before, and of the bound: what is left is no matter of accuracy
 _BOUNDS, _FINER, _COMPOSING = 0.7, 0.3, 0.45  # of the tolerance: for such bounds (less in every round), and composing
 
@@ -52,8 +53,8 @@ def by_laws(parts: Parts, question: Question, direction: Direction | None = None
     if not only_bounded([*above, *below]):
         return _answer(above, below, question, question, direction)
     best: Answer | None = None
-    share, rounds = _BOUNDS, 0
-    while rounds < _ROUNDS:
+    share, rounds, width, helps = _BOUNDS, 0, math.inf, True
+    while rounds < (_MOST_ROUNDS if helps else _ROUNDS):
         epsilon = question.epsilon if best is None or question.delta is None else best.upper
         need = need_of(above, question, share, near=epsilon)
         halves = replace(question, tolerance=min(_COMPOSING * question.tolerance * max(share, 1.0), 0.5))
@@ -68,6 +69,7 @@ def by_laws(parts: Parts, question: Question, direction: Direction | None = None
                 raise
             continue
         share, rounds = share * _FINER, rounds + 1
+        width, helps = _width(found), _width(found) < _HELPED * width
         before, best = best, found if best is None or found.upper < best.upper else best
         if found.lower is not None:
             best = replace(best, lower=max(best.lower or 0.0, found.lower))
@@ -77,6 +79,12 @@ def by_laws(parts: Parts, question: Question, direction: Direction | None = None
             break
     assert best is not None
     return replace(best, stopped=None) if question.is_met(best.lower, best.upper) else best
+
+
+def attained(parts: Parts, question: Question) -> Runs:
+    """Pairs that the parts attain together."""
+    above = [run for mechanism, count in parts for run in mechanism.runs(count)]
+    return _attained(parts, cache(lambda: order_of(above, question)))
 
 
 def _attained(parts: Parts, order: Callable[[], float]) -> Runs:
@@ -100,7 +108,7 @@ def one_law(parts: Parts, question: Question) -> tuple[Law, tuple[Direction, ...
     better ones, and two directions may have pairs of their own.
     """
     above = [run for mechanism, count in parts for run in mechanism.runs(count)]
-    below = _attained(parts, cache(lambda: order_of(above, question)))
+    below = attained(parts, question)
     compositions = _compositions(above)
     if above != below or only_bounded(above) or len(compositions) > 1:
         return None

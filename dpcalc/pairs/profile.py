@@ -11,7 +11,7 @@ from dpcalc.convex import convex_minorant
 from dpcalc.effort import note, remembered
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.points import LARGEST_LOSS, PointPair
-from dpcalc.rounding import UNIT, accumulated
+from dpcalc.rounding import FAINT, UNIT, accumulated
 
 _PLACES = 2**10 * UNIT  # of the mass beyond, for losses that are differences of others and are rounded (`_chain`)
 _PER_SPLIT = 60.0  # units of effort
@@ -99,6 +99,14 @@ def profile(pair: Pair, losses: Floats) -> Floats:
     rounding = (2 * accumulated(len(p) + 16) + _PLACES) * p_above
     least = np.maximum(-np.expm1(losses), 0.0)
     return np.asarray(np.clip(p_above - np.exp(losses) * q_above + rounding, least, 1.0))
+
+
+def least_profile(pair: Pair, losses: Floats) -> Floats:
+    """Lower bounds on δ at each of the increasing losses: masses at the other ends of their errors, none missing."""
+    p, q, p_error, q_error = pair.cells(losses)
+    p_above, q_above = _above(np.maximum(p - p_error, 0.0)), _above(q + q_error) + FAINT
+    rounding = (2 * accumulated(len(p) + 16) + _PLACES) * _above(p + p_error)
+    return np.asarray(np.maximum(p_above - np.exp(losses) * q_above - rounding, 0.0))
 
 
 def _above(masses: Floats) -> Floats:

@@ -1,0 +1,85 @@
+"""One release and events of large losses, against closed forms in 40 digits."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import mpmath
+import pytest
+from mpmath import mpf
+
+from dpcalc.accounting import engines
+from dpcalc.accounting.engines import attained, by_laws
+from dpcalc.accounting.events import by_one_release, surely
+from dpcalc.accounting.question import Answer, Question
+from dpcalc.mechanisms.allocated import RandomlyAllocated
+from dpcalc.mechanisms.declared import DeclaredDP
+from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.randomized_response import RandomizedResponse
+from dpcalc.mechanisms.sampled import PoissonSampled
+
+
+def sampled_gaussian(sigma, rate, epsilon):
+    """δ of removing a record: P(L > ε) - e^ε Q(L > ε), the output being above one place."""
+    with mpmath.workdps(60):
+        sigma, rate, t = mpf(sigma), mpf(rate), mpmath.exp(mpf(epsilon))
+        place = sigma**2 * mpmath.log((t - 1 + rate) / rate) + mpf(1) / 2
+        above = [mpmath.erfc((place - mean) / sigma / mpmath.sqrt(2)) / 2 for mean in (0, 1)]
+        return (1 - rate) * above[0] + rate * above[1] - t * above[0]
+
+
+def test_one_release_is_its_closed_form():
+    draw = random.Random(19)
+    for _ in range(24):
+        sigma, rate, epsilon = draw.uniform(0.3, 5), 10 ** draw.uniform(-6, -0.1), 10 ** draw.uniform(-3, 1)
+        exact = sampled_gaussian(sigma, rate, epsilon)
+        part = PoissonSampled(base=Gaussian(noise_multiplier=sigma), sampling_rate=rate)
+        found = by_one_release([(part, 1)], Question(None, epsilon))
+        assert found.lower <= exact <= found.upper
+        asked = by_one_release([(part, 1)], Question(float(exact) or 0.5, None))
+        if exact > mpf(10) ** -250:
+            assert asked.lower <= mpf(epsilon) * (1 + mpf(10) ** -13)
+            assert asked.upper >= mpf(epsilon) * (1 - mpf(10) ** -13)
+
+
+def test_it_says_nothing_of_more_releases_or_of_bounds():
+    question = Question(1e-5, None)
+    assert by_one_release([(Laplace(scale=1.0), 2)], question) is None
+    assert by_one_release([(Laplace(scale=1.0), 1), (Laplace(scale=2.0), 1)], question) is None
+    assert by_one_release([(RandomlyAllocated(base=Gaussian(noise_multiplier=1.0), steps=4), 1)], question) is None
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "count", "failing"), [(18.0, 807, 0.0), (2.0, 300, 0.0), (3.0, 40, 1e-7), (9.0, 2000, 0.0)]
+)
+def test_answers_that_all_point_one_way_are_an_event(epsilon, count, failing):
+    """δ(ε) ≥ p^n - e^ε q^n with p = (1-δ)/(1 + e^{-ε}) + δ, exactly for losses that are all the largest."""
+    part = DeclaredDP(epsilon=epsilon, delta=failing) if failing else RandomizedResponse(epsilon=epsilon)
+    with mpmath.workdps(60):
+        q = (1 - mpf(failing)) / (1 + mpmath.exp(mpf(epsilon)))
+        p = q * mpmath.exp(mpf(epsilon)) + mpf(failing)
+        for delta in (1e-9, 1e-3, 0.3):
+            question = Question(delta, None)
+            found = surely(attained([(part, count)], question), question)
+            best = mpmath.log((p**count - mpf(delta)) / q**count) if p**count > delta else mpf(0)
+            assert found <= best
+            assert found >= best * (1 - mpf(10) ** -11)
+            at = Question(None, float(0.9 * epsilon * count))
+            assert surely(attained([(part, count)], at), at) <= p**count - mpmath.exp(mpf(at.epsilon)) * q**count
+
+
+@pytest.mark.parametrize(("shrinks", "rounds"), [(0.8, 8), (0.99, 4)])
+def test_bounds_are_sharpened_as_long_as_that_helps(monkeypatch, shrinks, rounds):
+    asked = []
+
+    def answer(*_):
+        asked.append(1)
+        return Answer("pld", 1.0, 1 - 0.04 * shrinks ** len(asked))
+
+    monkeypatch.setattr(engines, "_answer", answer)
+    monkeypatch.setattr(engines, "sharpened", lambda runs, _: runs)
+    found = by_laws([(RandomlyAllocated(base=Gaussian(noise_multiplier=1.0), steps=4), 1)], Question(1e-5, None))
+    assert len(asked) == rounds
+    assert math.isclose(found.lower, 1 - 0.04 * shrinks**rounds)
