@@ -16,6 +16,7 @@ from dpcalc.filters.shuffle import Twice, Unread
 
 # Seconds to wait for a scheduler and for its first worker.
 PATIENCE = 10
+_BEYOND = 5  # seconds, for a client that does not keep to it
 # Workers of our own spill beyond so many bytes, long before the machine's memory ends.
 _KEPT, _RESIDENT = 700e6, 800e6
 
@@ -39,7 +40,7 @@ def connected(scheduler: str | None, where: str) -> Iterator[Any]:
         raise InputError("expected an address such as tcp://host:8786", where=where)
     # One attempt, and no waiting for a connection that was lost.
     with dask.config.set({"distributed.comm.timeouts.connect": PATIENCE, "distributed.comm.retry.count": 0}):
-        client = _within(PATIENCE + 5, lambda: Client(scheduler, timeout=PATIENCE), where)  # type: ignore[no-untyped-call]
+        client = _within(PATIENCE + _BEYOND, lambda: Client(scheduler, timeout=PATIENCE), where)  # type: ignore[no-untyped-call]
         try:
             with told(where):
                 client.wait_for_workers(1, timeout=PATIENCE)

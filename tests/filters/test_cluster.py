@@ -269,6 +269,7 @@ def test_a_port_that_is_silent_or_dead_is_told(
     import socket
 
     monkeypatch.setattr(workers, "PATIENCE", 1)
+    monkeypatch.setattr(workers, "_BEYOND", 0.5)
     write(tmp_path / "log.parquet", np.arange(60))
     with socket.socket() as port:
         port.bind(("127.0.0.1", 0))
