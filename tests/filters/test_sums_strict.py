@@ -15,6 +15,7 @@ from dpcalc.filters import chosen, contour
 from dpcalc.filters.buckets import UNIT, Buckets, NormCounts
 from dpcalc.filters.chosen import Chosen, edges_of
 from dpcalc.filters.contour import Kernel
+from dpcalc.filters.individual import sampled_epsilons
 from dpcalc.filters.transforms import ROUND, ContourTable, phases
 
 EVERYBODY = np.arange(12)
@@ -159,3 +160,16 @@ def test_phases_that_err_as_they_may_accept_nothing_false(monkeypatch: pytest.Mo
             exact = (weights * phases(np.array([-step * epsilon]), nodes)[0]).real.sum()
             assert exact * math.exp(-c * epsilon) <= math.exp(goal)
     assert accepted > 10
+
+
+@pytest.mark.parametrize("steps", [1, 7, 40])
+def test_whoever_is_always_drawn_and_at_the_clip_is_told_what_that_costs(steps: int) -> None:
+    """√k·C/σ-GDP, whose δ at what is told is within δ, and at a thousandth less is not."""
+    counts = NormCounts(Buckets(sigma=3.0, clip=1.0), 1.0, 1)
+    counts.add(np.ones((steps, 1)))
+    mu, epsilon = mp.sqrt(steps) / 3, mpf(float(sampled_epsilons(counts, 1e-6)[0]))
+
+    def delta(at: Any) -> Any:
+        return mp.ncdf(mu / 2 - at / mu) - mp.exp(at) * mp.ncdf(-mu / 2 - at / mu)
+
+    assert delta(epsilon) <= mpf(1e-6) < delta(epsilon * mpf("0.999"))
