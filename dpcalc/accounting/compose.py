@@ -24,7 +24,6 @@ from dpcalc.effort import ANSWER, within
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.guarantee import Guarantee, common_adjacency
 from dpcalc.mechanisms.base import Mechanism
-from dpcalc.mechanisms.declared import RenyiCurve, together
 from dpcalc.mechanisms.validation import expect_whole
 
 Accountant = Literal["auto", "gdp", "rdp", "pld", "clt"]
@@ -119,6 +118,10 @@ def _by_laws(parts: Parts, question: Question, known: float = math.inf) -> Answe
 
 def _added_up(parts: Parts, question: Question, known: float) -> list[Answer]:
     """An upper bound with declared Rényi curves added up, which no list of theirs need attain."""
+    if not any(mechanism.is_curve for mechanism, _ in parts):
+        return []
+    from dpcalc.mechanisms.declared import together
+
     whole = together(parts)
     if whole is parts:
         return []
@@ -130,8 +133,12 @@ def _added_up(parts: Parts, question: Question, known: float) -> list[Answer]:
 
 def _converted(parts: Parts, question: Question) -> list[Answer]:
     """What a declared Rényi curve says by itself, if it is all there is: no more than what `convert` tells."""
-    if len(parts) != 1 or parts[0][1] != 1 or not isinstance(curve := parts[0][0], RenyiCurve):
+    if len(parts) != 1 or parts[0][1] != 1 or not parts[0][0].is_curve:
         return []
+    from dpcalc.mechanisms.declared import RenyiCurve
+
+    curve = parts[0][0]
+    assert isinstance(curve, RenyiCurve)
     upper = curve.epsilon_at(question.delta) if question.delta is not None else curve.delta_at(question.epsilon or 0.0)
     return [Answer("rdp", upper, None)]
 

@@ -25,6 +25,8 @@ class Mechanism(ABC):
     """
 
     type: ClassVar[str]
+    is_curve: ClassVar[bool] = False
+    """Whether it is a bound on Rényi divergences, and any mechanism within it (`declared.RenyiCurve`)."""
     adjacency: Adjacency
 
     def gdp(self) -> float | None:

@@ -25,6 +25,7 @@ _FEW = 64  # runs of which a better last one is worth its while
 class RenyiCurve(Declared):
     """What declared Rényi curves share: the pair is the best δ(ε) that the curve implies, at every ε of a grid."""
 
+    is_curve: ClassVar[bool] = True
     conversion: ClassVar[str] = (
         "arXiv 2602.04562: RDP to (ε,δ) by the Bernoulli pairs within it (exact at the orders given), and the best "
         "over real orders"
