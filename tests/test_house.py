@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import dpcalc
@@ -13,12 +14,30 @@ from dpcalc.evidence import Evidence
 PACKAGE = Path(dpcalc.__file__).parent
 
 
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the package by its path."""
+    paths = PACKAGE.rglob("*.py")
+    return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def test_a_file_has_one_subject_and_a_function_fits_on_a_screen() -> None:
+    assert not [path for path in modules() if len((PACKAGE / path).read_text(encoding="utf-8").splitlines()) > 300]
+    long = [
+        f"{path}: {node.name}"
+        for path, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (node.end_lineno or 0) - node.lineno >= 50
+    ]
+    assert not long
+
+
 def test_a_guarantee_is_made_in_one_place_and_read_back_in_another() -> None:
     made = set()
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path, tree in modules().items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Guarantee":
-                made.add(path.relative_to(PACKAGE).as_posix())
+                made.add(path)
     assert made <= {"report.py"}
 
 
@@ -50,10 +69,10 @@ _COMMANDS = ("cli/", "training/report.py")
 
 def test_only_the_command_line_speaks_of_flags() -> None:
     flags = {
-        f"{path.relative_to(PACKAGE).as_posix()}: {text}"
-        for path in PACKAGE.rglob("*.py")
-        if not path.relative_to(PACKAGE).as_posix().startswith(_COMMANDS)
-        for text in _told(ast.parse(path.read_text()))
+        f"{path}: {text}"
+        for path, tree in modules().items()
+        if not path.startswith(_COMMANDS)
+        for text in _told(tree)
         if re.search(r"(?<![\w-])--[a-z]", text)
     }
     assert not flags
