@@ -38,11 +38,16 @@ def counted(rng: np.random.Generator, steps: int) -> NormCounts:
     return counts
 
 
+def known(logs: np.ndarray) -> np.ndarray:
+    """Nothing is vague."""
+    return np.zeros(logs.shape, dtype=bool)
+
+
 def table_of(rng: np.random.Generator, edges: int, errors: float) -> ContourTable:
     """Random logarithms, whose errors are at least those of a table that was made (`transforms._chained`)."""
     logs = -rng.random((edges, 4)) + 1j * rng.random((edges, 4))
     least = ROUND * edges * 2 * np.abs(logs)
-    return ContourTable(rng.uniform(0, 5, edges), logs, errors * rng.random(logs.shape), least + errors)
+    return ContourTable(rng.uniform(0, 5, edges), logs, errors * rng.random(logs.shape), least + errors, known(logs))
 
 
 def test_what_coins_leave_open_is_rounded_up(rng: np.random.Generator) -> None:
@@ -60,7 +65,7 @@ def test_sums_over_edges_err_as_they_say(rng: np.random.Generator) -> None:
     places = edges_of(counts, EVERYBODY)
     given = Chosen(counts, places)
     used, table = given.used_by(EVERYBODY), table_of(rng, places.size, 1e-3)
-    tops, sums, wrong = given.sums(EVERYBODY, used, table)
+    tops, sums, wrong, *_ = given.sums(EVERYBODY, used, table)
     for row, (whole, coins) in enumerate(zip(*given.on_edges(EVERYBODY), strict=True)):
         exact = sum(Fraction(float(n)) * Fraction(float(x)) for n, x in zip(whole, table.tops, strict=True))
         assert Fraction(float(tops[row])) >= exact
@@ -93,7 +98,7 @@ def test_coins_that_are_alone_are_added_with_their_rounding(
     places = edges_of(counts, EVERYBODY)
     given = Chosen(counts, places, known=True)
     used, table = given.used_by(EVERYBODY), table_of(rng, places.size, 0.0)
-    tops, sums, wrong = given.sums(EVERYBODY, used, table)
+    tops, sums, wrong, *_ = given.sums(EVERYBODY, used, table)
     steps, upper = counts.in_buckets(EVERYBODY)
     for row in EVERYBODY:
         bucket = int(np.flatnonzero(steps[row])[0])
@@ -115,7 +120,7 @@ def test_coins_that_are_alone_are_added_with_their_rounding(
 def test_coins_of_known_weight_err_as_they_say(rng: np.random.Generator, size: float, errors: float) -> None:
     """log((1−w)M_a + wM_b), also of moments that are large, with logarithms that are off by all that they may be."""
     tops, logs = size + rng.random(40), 1j * rng.uniform(-1, 1, (40, 3)) - rng.random((40, 3))
-    table = ContourTable(tops, logs, np.zeros(logs.shape), np.full(logs.shape, errors))
+    table = ContourTable(tops, logs, np.zeros(logs.shape), np.full(logs.shape, errors), known(logs))
     upper, weights = np.arange(1, 40), rng.integers(1, 256, 39) / 256
     found = table.coins(upper, np.zeros(39, dtype=bool), weights)
     for place, weight in zip(upper, weights, strict=True):
@@ -135,7 +140,7 @@ def test_nodes_beyond_the_last_are_paid_for(doubt: float) -> None:
         early, late = (Kernel.of(c, step, nodes, noise) for nodes in (16, 512))
         wrong = np.zeros((1, 16))
         wrong[0, 0] = doubt
-        errors = early._errors(np.zeros((1, 16), dtype=complex), wrong)
+        errors = early._errors(np.zeros((1, 16), dtype=complex), wrong, known(wrong))
         assert errors[0] >= math.exp(doubt) * np.abs(late.weights[16:]).sum()
 
 
@@ -154,7 +159,8 @@ def test_phases_that_err_as_they_may_accept_nothing_false(monkeypatch: pytest.Mo
     accepted = 0
     for goal in np.linspace(-1.5, 1.2, 40):
         start = np.full(1, 20.0)
-        epsilon = kernel.solve(np.zeros((1, nodes), dtype=complex), np.zeros((1, nodes)), np.full(1, goal), start)[0][0]
+        sums, wrong = np.zeros((1, nodes), dtype=complex), np.zeros((1, nodes))
+        epsilon = kernel.solve(sums, wrong, known(wrong), np.full(1, goal), start)[0][0]
         if epsilon < start[0]:
             accepted += 1
             exact = (weights * phases(np.array([-step * epsilon]), nodes)[0]).real.sum()
