@@ -602,3 +602,14 @@ def test_what_lies_outside_a_turned_window_pays_for_its_tails(monkeypatch: pytes
         (first, second), gamma, q = (float(np.ravel(x)[0]) for x in asked[-2:]), mpf(max(power, 1 - power)), mpf(rate)
         beyond = (1 - q) ** (1 - gamma) * mpmath.exp(gamma * (gamma - 1) * mpf(mu) ** 2 / 2) * mpmath.ncdf(mpf(first))
         assert found >= mpmath.log(beyond + (gamma - 1) * mpmath.ncdf(mpf(second)))
+
+
+@pytest.mark.parametrize("mu", [0.05, 1.3, 9.5, 20.0, 35.0])
+def test_the_place_of_a_turned_loss_has_that_loss(mu: float) -> None:
+    """Also where e^{μ²/2} or e^{l/2} is left to logarithms."""
+    for rate in (1e-6, 0.1, 0.9):
+        losses = np.array([-30.0, -1e-3, 1e-6, 0.4, 7.0, 95.0, 150.0])
+        for loss, x in zip(losses, TurnedGaussian(mu, rate)._place(losses), strict=True):
+            q, m, at = mpf(rate), mpf(mu), mpf(float(x))
+            up, down = (1 - q + q * mpmath.exp(sign * m * at - m * m / 2) for sign in (1, -1))
+            assert abs(mpmath.log(up / down) - loss) <= 1e-13 * (1 + abs(loss) + mu * abs(x))
