@@ -8,11 +8,12 @@ from typing import Any, cast
 
 from dpcalc.errors import InputError
 from dpcalc.files.reader import LIMIT, check_size, opened, reading, text_lines
+from dpcalc.filters.delta_split import DeltaSplit
 from dpcalc.filters.local import Log, run_log
 from dpcalc.filters.logs.dense import DenseLog, open_dense
 from dpcalc.filters.logs.long import open_long
 from dpcalc.filters.logs.source import Source, open_source
-from dpcalc.filters.mixture import ORDERS, DeltaSplit
+from dpcalc.filters.mixture import ORDERS
 from dpcalc.filters.names import FilterKind, Quantity
 from dpcalc.filters.request import Request
 from dpcalc.filters.rule import ROUNDING, Rule, storage_tolerance

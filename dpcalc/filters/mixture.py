@@ -29,15 +29,14 @@ import numpy as np
 
 from dpcalc.arrays import Bools, Floats, Indices
 from dpcalc.errors import InputError
-from dpcalc.rounding import LEAST_DIVISOR
+from dpcalc.rounding import LEAST_DIVISOR, UNIT
 
 # Orders that serve most runs. Small budgets need larger ones: see `Mixture.default`.
 ORDERS: tuple[float, ...] = (1.5, 2, 2.5, 3, 4, 5, 6, 8, 11, 16, 24, 36, 64, 128)
 
-_UNIT = 2.0**-53
 # Each exponent is a sum and product of five roundings, each relative to terms of the size that is charged; the rest
 # pays for the logarithms, the end of the losses and the tangents.
-_ROUNDING = 16 * _UNIT
+_ROUNDING = 16 * UNIT
 # Of the minimum, in a bracket whose ends differ by less than a factor of 2^16; every other one halves it.
 _PROBES = 52
 _TANGENTS = 3  # of the left, before its minimum is bracketed
@@ -299,25 +298,3 @@ def _crossing(left: _Excess, right: _Excess, width: Floats) -> tuple[Floats, Flo
     with np.errstate(invalid="ignore", divide="ignore"):
         reach = np.clip((left.value - right.value + rising * width) / (rising - falling), 0.0, width)
         return reach, left.value + falling * reach
-
-
-class DeltaSplit(NamedTuple):
-    """δ in two parts, fixed beforehand: `filter` for the filter's own (ε,δ′), `steps` for the δ_t of the steps."""
-
-    filter: float
-    steps: float
-
-
-def split_delta(delta: float, steps_share: float = 0.5) -> DeltaSplit:
-    """A split of δ for steps that are ε_t-DP, ρ_t-zCDP or μ_t-GDP only up to a δ_t of their own.
-
-    While Σδ_t ≤ δ″ and the rest of the steps passes a filter for (ε,δ′), the run is (ε, 1 − (1−δ′)(1−δ″))-DP.
-    Proof: P = (1−δ_t)P′ + δ_tP″ and Q likewise (for (ε_t,δ_t)-DP: Kairouz, Oh, Viswanath 2015), so with W = Π(1−δ_t)
-    along the path P ≥ WP′ and Q ≥ WQ′, and δ(ε) ≤ 1 − E_{P′}W(1 − (1−e^{ε−L′})₊) ≤ 1 − (1−δ″)(1−δ′). ∎
-    (Whitehouse, Ramdas, Rogers, Wu 2023 for the sum of both.) To let the steps use what they like of δ and keep the
-    rest for the filter is unsound: the two parts are then spent on different outcomes.
-    """
-    if not (0 < delta < 1 and 0 < steps_share < 1):
-        raise InputError(f"expected δ and its share in (0, 1), got {delta} and {steps_share}")
-    steps = delta * steps_share
-    return DeltaSplit((delta - steps) / (1 - steps) * (1 - 8 * _UNIT), steps)

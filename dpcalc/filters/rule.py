@@ -12,7 +12,8 @@ import numpy as np
 from dpcalc import conversions
 from dpcalc.arrays import Bools, Floats
 from dpcalc.filters.charges import Charges, charges
-from dpcalc.filters.mixture import DeltaSplit, Mixture
+from dpcalc.filters.delta_split import DeltaSplit
+from dpcalc.filters.mixture import Mixture
 from dpcalc.filters.names import FilterKind, Mode, Quantity, Scope
 from dpcalc.filters.subsampled import SubsampledRenyi
 from dpcalc.filters.totals import Parts

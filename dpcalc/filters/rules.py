@@ -7,7 +7,7 @@
 | rdp, budget (ε,δ) | the mixture of orders, or Σρ ≤ B at one | (ε,δ)-DP | the same, and `mixture` |
 | dp | Σε ≤ ε, or the RDP of ε_t-DP steps as above | (ε,δ)-DP | the same |
 
-Any of them may stand beside Σδ_t ≤ δ″, for steps with a δ_t of their own (`mixture.split_delta`).
+Any of them may stand beside Σδ_t ≤ δ″, for steps with a δ_t of their own (`delta_split`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import Any
 from dpcalc import conversions
 from dpcalc.conversions.ranges import expect
 from dpcalc.errors import InputError
-from dpcalc.filters.mixture import ORDERS, DeltaSplit, Mixture, best_order, split_delta
+from dpcalc.filters.delta_split import DeltaSplit, split_delta
+from dpcalc.filters.mixture import ORDERS, Mixture, best_order
 from dpcalc.filters.names import FilterKind, Quantity
 from dpcalc.filters.rule import ROUNDING, Rule
 from dpcalc.filters.subsampled import SubsampledRenyi, gaussian_rdp

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Literal
 
 from dpcalc.errors import InputError
-from dpcalc.filters.mixture import Mixture, best_order, split_delta
+from dpcalc.filters.delta_split import split_delta
+from dpcalc.filters.mixture import Mixture, best_order
 from dpcalc.guarantee import Adjacency
 from dpcalc.ledger.measure import Parts, divergences
 from dpcalc.ledger.requests import Request

@@ -11,7 +11,8 @@ from mpmath import mp, mpf
 
 from dpcalc.conversions.pure import pure_dp_rdp
 from dpcalc.errors import InputError
-from dpcalc.filters.mixture import ORDERS, Mixture, best_order, renyi_room, split_delta
+from dpcalc.filters.delta_split import split_delta
+from dpcalc.filters.mixture import ORDERS, Mixture, best_order, renyi_room
 from dpcalc.filters.subsampled import gaussian_rdp
 
 Curve = Callable[[np.ndarray], np.ndarray]

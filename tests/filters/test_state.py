@@ -17,7 +17,8 @@ import pytest
 from dpcalc.errors import InputError
 from dpcalc.filters import local
 from dpcalc.filters.carrying import carry_out
-from dpcalc.filters.mixture import Mixture, split_delta
+from dpcalc.filters.delta_split import split_delta
+from dpcalc.filters.mixture import Mixture
 from dpcalc.filters.request import Request
 from dpcalc.filters.rule import Rule
 from dpcalc.filters.rules import gdp_rule

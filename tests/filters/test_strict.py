@@ -19,8 +19,9 @@ from dpcalc.filters.anytime import anytime_epsilon
 from dpcalc.filters.buckets import Buckets, NormCounts
 from dpcalc.filters.carrying import carry_out
 from dpcalc.filters.contour import Kernel, _accepted, _sum
+from dpcalc.filters.delta_split import split_delta
 from dpcalc.filters.individual_loss import individual_epsilons
-from dpcalc.filters.mixture import Mixture, split_delta
+from dpcalc.filters.mixture import Mixture
 from dpcalc.filters.request import Request
 from dpcalc.filters.rule import storage_tolerance
 
