@@ -230,7 +230,7 @@ class _Edits(ast.NodeVisitor):
         if isinstance(parent, (ast.Compare, ast.keyword, ast.arguments, ast.Tuple, ast.List)):
             return True
         if isinstance(parent, ast.Call) and _name(parent.func) in GUARDS | {"geomspace", "linspace"}:
-            return isinstance(node, ast.Constant)
+            return isinstance(node, ast.Constant) or _name(node) == "LEAST_DIVISOR"
         return self._defines_a_constant()
 
     def _defines_a_constant(self) -> bool:

@@ -135,3 +135,21 @@ def test_angles_that_turn_often_err_as_they_say() -> None:
     assert table.logs[-1, 0].imag > 300
     for change, found, error in zip(changes[:, 0], table.logs[:, 0], table.errors[:, 0], strict=True):
         assert distance(complex(change), complex(found)) <= mpf(float(error))
+
+
+@pytest.mark.parametrize("off", [-0.99, 0.0, 0.99])
+def test_the_least_value_is_below_that_of_every_place(off: float) -> None:
+    """ax − log(1 − e^{−x}) + c is least at log(1 + 1/a); its slope at one place is off by as much as is told."""
+    chosen = random.Random(f"least {off}")
+    for _ in range(300):
+        a, x = 10 ** chosen.uniform(-2, 3), 10 ** chosen.uniform(-3, 1.5)
+        c = chosen.uniform(-5, 5)
+        steep = mpf(a) - 1 / mpmath.expm1(mpf(x))
+        doubt = a * 10 ** chosen.uniform(-6, -1) if off else 0.0
+        slope = float(steep + off * mpf(doubt))
+        told = math.nextafter(max(doubt, float(abs(mpf(slope) - steep))), math.inf)
+        value = float(mpf(c) + mpf(a) * mpf(x) - mpmath.log(-mpmath.expm1(-mpf(x))))
+        excess = mixture._Excess(*(np.array([each]) for each in (math.nextafter(value, -math.inf), slope, told)))
+        lowest = mpmath.log1p(1 / mpf(a))
+        exact = mpf(c) + mpf(a) * lowest - mpmath.log(-mpmath.expm1(-lowest))
+        assert mpf(float(excess.least(np.array([x]))[0][0])) <= exact
