@@ -248,3 +248,27 @@ def test_of_two_runs_one_alone_comes_last(first, second, wanted):
     exact = epsilon_of(best, wanted, first + second)
     assert found.epsilon_lower <= exact * (1 + 1e-4) <= found.epsilon * (1 + 2e-4)
     assert found.epsilon_lower >= 0.92 * exact
+
+
+def test_runs_of_two_kinds_may_be_interleaved():
+    """Whoever may choose before every run which kind is next, and its t, stays below the pairs of both kinds."""
+    step, reach = 0.25, 32
+    left = np.arange(-reach, reach + 1)  # of the target, in steps
+
+    def before(value, epsilon):
+        """What the best t makes of a run of this ε, given the value after it."""
+        found = np.zeros_like(value)
+        for t in range(round(epsilon / step) + 1):
+            p = math.expm1(t * step - epsilon) / math.expm1(-epsilon)
+            hit, missed = (np.interp(left - loss, left, value) for loss in (t, t - epsilon / step))
+            found = np.maximum(found, p * hit + (1 - p) * missed)
+        return found
+
+    values = {(0, 0): np.maximum(-np.expm1(step * np.minimum(left, 0)), 0.0)}
+    for first, second in ((1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (0, 2), (1, 2), (2, 2)):
+        ways = ((first - 1, second, 2.0), (first, second - 1, 1.0))
+        values[first, second] = np.max([before(values[i, j], each) for i, j, each in ways if (i, j) in values], axis=0)
+    parts = [(Exponential(epsilon=2.0), 2), (Exponential(epsilon=1.0), 2)]
+    for target in (2, 6, 10, 15):
+        found = float(values[2, 2][reach + target])
+        assert found <= compose(parts, epsilon=target * step).delta <= 1.3 * found
