@@ -248,8 +248,9 @@ class Result:
     `qualifier` what that is about; `aside` is told after the verdicts. `facts` are labelled lines below it: one named
     like the guarantee's status takes the place of its interval. `curve` are (ε, δ) that hold all at once. `goal` is
     whether what was aimed at is kept, where that is not a limit. `certified` is a certified guarantee beside one that
-    is not. `private` says that it tells about individuals, so that a file with it is for its owner alone. `parts` are
-    results that a report tells one by one.
+    is not. `course` are (step, quantiles of what people had spent by then), for pictures alone: a run that is continued
+    has only its own. `private` says that it tells about individuals, so that a file with it is for its owner alone.
+    `parts` are results that a report tells one by one.
     """
 
     command: str
@@ -266,6 +267,7 @@ class Result:
     budget: Budget = field(default_factory=Budget)
     goal: Outcome | None = None
     certified: Guarantee | None = None
+    course: tuple[tuple[int, list[float]], ...] = ()
     private: bool = False
     parts: tuple[Result, ...] = ()
 

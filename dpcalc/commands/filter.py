@@ -67,6 +67,7 @@ class Filter(Request, Asked):
             command="filter",
             guarantee=guarantee,
             details={**summary.details(run, losses, guarantee, delta), "request": recompute.stored(self, run.settings)},
+            course=tuple(run.course),
             headline=screen.headline(run, guarantee, self.epsilon, delta),
             facts=tuple(screen.facts(run, losses, guarantee)),
             sections=tuple(screen.sections(run, losses, delta)),

@@ -8,10 +8,12 @@ from pathlib import Path
 from time import monotonic
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpcalc.arrays import Indices
+from dpcalc.arrays import Floats, Indices
 from dpcalc.errors import InputError
 from dpcalc.files import locked
+from dpcalc.filters.course import Course
 from dpcalc.filters.logs.dense import DenseLog
 from dpcalc.filters.logs.identifiers import Identifiers
 from dpcalc.filters.logs.meaning import at_the_orders_of, in_units_of_noise
@@ -67,10 +69,12 @@ def _dense(log: DenseLog, run: Run, state: Path | None, first_step: int, advance
         raise InputError(f"the state holds {known} individuals, this array {log.shape[1]}", where=log.source.name)
     run.grow(log.shape[1])
     saver = _Saver(run, state)
+    saver.course.expect(log.shape[0])
     for row, block in log.blocks():
-        run.block(first_step + row, block)
+        saver.block(first_step + row, block)
         saver.whole_step()
         advance(len(block))
+    saver.end()
 
 
 def _long(log: LongLog, settings: Settings, state: Path | None, advance: Advance) -> Run:
@@ -123,13 +127,14 @@ def _fold(log: LongLog, ids: Identifiers, batches: Iterator[Entries], saver: _Sa
             if run.steps.labels and step > run.steps.labels[-1]:
                 saver.whole_step()
             if dense:
-                run.block(step, values[low:high].reshape(-1, run.individuals))
+                saver.block(step, values[low:high].reshape(-1, run.individuals))
                 continue
             try:
-                run.entries(step, codes[low:high], values[..., low:high])
+                saver.entries(step, codes[low:high], values[..., low:high])
             except Duplicate as twice:
                 raise duplicate_error(log, twice.step, ids.names[twice.code]) from None
         advance(steps.size)
+    saver.end()
 
 
 def _stretches(steps: Indices, codes: Indices, people: int) -> Iterator[tuple[int, int, bool]]:
@@ -179,12 +184,34 @@ def finish_run(run: Run, log: Log) -> None:
 
 
 class _Saver:
-    """Writes the state now and then, at the end of a step."""
+    """Writes the state now and then, at the end of a step, and reads off what was spent on the way."""
 
     def __init__(self, run: Run, state: Path | None) -> None:
         self.run, self._state, self._last = run, state, monotonic()
+        self.course, self._seen = Course(run), True
+
+    def block(self, first: int, block: NDArray[np.floating]) -> None:
+        """Steps of everybody, in as many pieces as points of the course are due."""
+        for piece in self.course.pieces(len(block)):
+            self.run.block(first + piece.start, block[piece])
+            self.course.see(piece.stop - piece.start)
+        self._seen = True
+
+    def entries(self, step: int, codes: Indices, values: Floats) -> None:
+        """Some entries of a step."""
+        self.run.entries(step, codes, values)
+        self._seen = False
 
     def whole_step(self) -> None:
+        """All of the step before is there."""
+        if not self._seen:
+            self.course.see()
         if self._state is not None and monotonic() - self._last > _CHECKPOINT_SECONDS:
             save_state(self.run, self._state)
             self._last = monotonic()
+
+    def end(self) -> None:
+        """The log is over."""
+        if not self._seen:
+            self.course.see()
+        self.course.end()

@@ -30,9 +30,9 @@ class Run:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.filter = IndividualFilter(settings.rule, mode=settings.mode)
-        self.odometer = None
-        if settings.odometer is not None:
-            self.odometer = Odometer(settings.rule, width=settings.odometer)
+        width = settings.odometer
+        self.odometer = None if width is None else Odometer(settings.rule, width=width)
+        self.course: list[tuple[int, list[float]]] = []
         rate = settings.sampling_rate
         self.norm_counts = None if rate is None else NormCounts(_buckets(settings.rule), rate)
         self.steps = Steps()

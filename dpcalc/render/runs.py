@@ -132,32 +132,25 @@ def _spending(result: Result, subtitle: str) -> list[Chart]:
     from dpcalc import conversions
     from dpcalc.filters.individual import QUANTILES
 
-    told, unit = result.details.get("spent_so_far") or (), result.details.get("spent_unit")
+    points = [(point["step"], point["spent"]) for point in result.details.get("spent_so_far") or ()] or result.course
+    unit = result.details.get("spent_unit")
     guarantee = result.guarantee
-    if not told or guarantee is None or not guarantee.delta:
-        return []
-    delta = guarantee.delta
-    in_epsilon = unit == "mu"
-    lines = [
-        Line(
-            label=label,
-            x=tuple(float(point["step"]) for point in told),
-            y=tuple(
-                float(conversions.gdp_epsilon(value, delta)) if in_epsilon else value
-                for value in (point["spent"][QUANTILES.index(share)] for point in told)
-            ),
-            main=share == 1,
-        )
-        for share, label in _SHOWN.items()
-    ]
+    delta = (None if guarantee is None else guarantee.delta) or 0.0
+    in_epsilon = unit == "mu" and delta > 0
+
+    def line(share: float, label: str) -> Line:
+        spent = [quantiles[QUANTILES.index(share)] for _, quantiles in points]
+        y = [float(conversions.gdp_epsilon(value, delta)) for value in spent] if in_epsilon else spent
+        return Line(label=label, x=tuple(float(step) for step, _ in points), y=tuple(y), main=share == 1)
+
     return [
         Chart(
             title="What each person has lost so far (sensitive)",
             subtitle=subtitle,
             x_label="step",
             y_label=f"own ε at δ = {written(delta)}, after the fact" if in_epsilon else f"spent ({unit})",
-            lines=tuple(lines),
-            limit=guarantee.epsilon if in_epsilon else None,
+            lines=tuple(line(share, label) for share, label in _SHOWN.items()),
+            limit=guarantee.epsilon if in_epsilon and guarantee is not None else None,
             timed=True,
         )
     ]

@@ -74,8 +74,12 @@ def test_a_band_lies_below_its_line() -> None:
 
 def test_steps_stay_on_a_linear_axis_and_a_limit_is_drawn() -> None:
     result = library.filter(ROOT / "examples" / "filter-norms.csv", filter="gdp", sigma=4, mu=1, delta=1e-5)
-    active, individual = charts(told(result))
+    active, individual, spending = charts(told(result))
     assert not active.x_is_logarithmic()
+    assert not spending.x_is_logarithmic()
+    assert [line.points()[-1][1] for line in spending.lines] == pytest.approx(
+        [result.details["individual_epsilon"][place] for place in (0, 2, 5)], rel=1e-6
+    )
     assert active.lines[0].y == tuple(map(float, result.details["active_per_step"]))
     assert individual.limit == result.epsilon
 
