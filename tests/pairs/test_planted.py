@@ -598,8 +598,11 @@ def test_what_lies_outside_a_turned_window_pays_for_its_tails(monkeypatch: pytes
     monkeypatch.setattr(turned, "log_ndtr", tail)
     monkeypatch.setattr(turned, "_ROUNDED", 1e-3)
     for mu, rate, power in ((0.7, 0.1, 3.0), (1.5, 0.4, 8.0), (0.2, 0.02, 30.0), (0.7, 0.1, -2.0)):
-        found = float(TurnedGaussian(mu, rate).window(np.array([power]))[2][0])
+        _, last, outside = TurnedGaussian(mu, rate).window(np.array([power]))
+        found = float(outside[0])
         (first, second), gamma, q = (float(np.ravel(x)[0]) for x in asked[-2:]), mpf(max(power, 1 - power)), mpf(rate)
+        up, down = (1 - q + q * mpmath.exp(sign * mpf(mu) * (mpf(mu) - second) - mpf(mu) ** 2 / 2) for sign in (1, -1))
+        assert mpmath.log(up / down) <= last
         beyond = (1 - q) ** (1 - gamma) * mpmath.exp(gamma * (gamma - 1) * mpf(mu) ** 2 / 2) * mpmath.ncdf(mpf(first))
         assert found >= mpmath.log(beyond + (gamma - 1) * mpmath.ncdf(mpf(second)))
 
