@@ -130,7 +130,7 @@ def open_because(kind: str, sampler: str, adjacency: str) -> str | None:
     replaces = adjacency == "replace-one"
     on_a_line = kind in ("gaussian", "laplace", "discrete-gaussian", "discrete-laplace", "gdp")
     reasons = {
-        "declared Rényi curve: no one mechanism attains it at every ε": kind in ("zcdp", "rdp"),
+        "declared Rényi curve: of several runs, none attains it at every ε": kind in ("zcdp", "rdp"),
         "shuffled: accounted for without amplification": sampler == "shuffled",
         "truncated Poisson: the mixture tells how many others were sampled": sampler == "truncated",
         "replace-one as a group of two": replaces

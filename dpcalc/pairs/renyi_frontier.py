@@ -27,7 +27,7 @@ _FIRST, _STEP, _RATIO = 0.01, 0.015, 1.03  # of √(α-1) up to 1, and of one or
 _LIKELY, _RAREST = 80.0, 650.0  # -log of probabilities: where tests stand close to each other, and of the last
 _CLOSE, _FAR = 300, 60  # so many tests
 _ROUNDED = 2.0**-40  # more than the rounding of a moment or a mass, relative to the largest part of it
-_LAST_PLACES = 64 * UNIT  # more than the rounding of masses and slopes
+_LAST_PLACES = 64 * UNIT  # more than the rounding of masses, and of slopes next to 1
 _SOME, _AROUND = 50, 13  # orders of a first look, and how many next to the one that decides are looked at again
 _HALVINGS = 15, 22  # of a first look, and of the second
 _SHY = 1 - 2.0**-16  # of a loss that was found
@@ -59,7 +59,8 @@ class Frontier:
         log_slopes, heights = (np.concatenate(column) for column in zip(*ways, strict=True))
         # δ falls with ε. Below s = 1 the other direction is meant, whose δ at -log s is δ(log s)/s + 1 - 1/s.
         losses = np.abs(log_slopes) * (1 + _ROUNDED) + _LAST_PLACES
-        mirrored = np.exp(-log_slopes) * heights * (1 + _LAST_PLACES) - np.expm1(-log_slopes) * (1 - _LAST_PLACES)
+        doubt = _LAST_PLACES + 4 * UNIT * np.abs(log_slopes)
+        mirrored = np.exp(-log_slopes) * heights * (1 + doubt) - np.expm1(-log_slopes) * (1 - doubt)
         deltas = np.where(log_slopes > 0, heights, mirrored)
         order = np.argsort(losses, kind="stable")
         order = order[(deltas[order] > 0) & (deltas[order] < 1)]
@@ -86,7 +87,8 @@ class Frontier:
             slack = np.max(
                 [np.expm1(limit - log) * np.exp(log + log_unit) for log in (high[rows, top], low[rows, top])], axis=0
             )
-        height = p - moved + slack + _LAST_PLACES * (p + moved) + _ROUNDED * np.abs(slack)
+        doubt = _LAST_PLACES + 4 * UNIT * np.abs(log_slope)
+        height = p - moved + slack + doubt * (p + moved) + _ROUNDED * np.abs(slack)
         return log_slope, np.where(alpha * up < LARGEST_EXPONENT, height, np.inf)
 
 

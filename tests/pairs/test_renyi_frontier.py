@@ -18,7 +18,7 @@ from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import PoissonSampled
 from dpcalc.pairs.points import BoundPair
-from dpcalc.pairs.renyi_frontier import rdp_frontier, zcdp_frontier
+from dpcalc.pairs.renyi_frontier import _log_moments, rdp_frontier, zcdp_frontier
 
 ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
@@ -208,3 +208,25 @@ def test_orders_of_several_declarations_add_up():
     assert 0.97 * alone.epsilon <= found.epsilon_lower <= found.epsilon <= alone.epsilon * (1 + 1e-3)
     both = compose([(CURVE, 1), (DeclaredZCDP(rho=0.28), 1), (Laplace(scale=50.0), 1)], delta=1e-6)
     assert both.epsilon <= alone.epsilon + 0.05
+
+
+@pytest.mark.parametrize("rho", [1e-8, 0.02, 3.0, 40.0])
+@pytest.mark.parametrize("way", [1, -1])
+def test_every_line_is_above_the_exact_one(rho, way):
+    """y - sx + (M - ψ)/ψ_y in 50 digits, at the doubles a, b and α that were taken, for both kinds of moments."""
+    frontier = zcdp_frontier(rho)
+    up, down = (frontier.a, frontier.b)[::way]
+    log_slopes, heights = frontier._lines(up, down, way)
+    tops = np.argmax(_log_moments(up, down, frontier.orders) / frontier.limits, axis=-1)
+    for k in random.Random(f"{rho} {way}").sample(range(250), 25):
+        with mpmath.workdps(50):
+            a, b, alpha = mpf(frontier.a[k]), mpf(frontier.b[k]), mpf(frontier.orders[tops[k]])
+            beta = alpha if way == 1 else 1 - alpha
+            y = mpmath.expm1(-b) / mpmath.expm1(-(a + b))
+            x = y * mpmath.exp(-a)
+            psi = x * mpmath.exp(beta * a) + (1 - x) * mpmath.exp(-beta * b)
+            by_y = beta * (mpmath.exp((beta - 1) * a) - mpmath.exp((1 - beta) * b))
+            slope = (beta - 1) * (mpmath.exp(beta * a) - mpmath.exp(-beta * b)) / by_y
+            exact = y - slope * x + (mpmath.exp(alpha * (alpha - 1) * mpf(rho)) - psi) / by_y
+            assert exact <= heights[k] <= exact + (abs(exact) + y) * mpf(10) ** -6
+            assert abs(mpmath.log(slope) - log_slopes[k]) <= 2.0**-40 * abs(log_slopes[k]) + 64 * 2.0**-53
