@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -164,6 +165,17 @@ def test_scales_are_told_with_their_rounding() -> None:
         ledger, scale, remaining = power._scaled(factors, 0, 16)
         found = Fraction(remaining) * Fraction(2) ** scale
         assert abs(found / exact - 1) <= Fraction(ledger.relative)
+
+
+@pytest.mark.parametrize("count", [1, 7, 300])
+def test_every_copy_loses_what_one_loses_and_is_rounded_as_often(count: int) -> None:
+    """L10: entries of copies are divided by their total, here 1, and so is what they lost; each is rounded 4 times."""
+    law = factor(np.full((3, 8), 0.125)).law
+    law = replace(law, scale=3, ledger=replace(law.ledger, lost=1e-9))
+    ledger, scale, _ = power._scaled([power._Factor(law, count)], 0, 16)
+    assert scale == 3 * count
+    assert Fraction(ledger.lost) >= count * Fraction(1e-9)
+    assert ledger.relative >= 4 * count * UNIT
 
 
 # T: transforms

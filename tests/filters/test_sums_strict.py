@@ -179,3 +179,17 @@ def test_whoever_is_always_drawn_and_at_the_clip_is_told_what_that_costs(steps: 
         return mp.ncdf(mu / 2 - at / mu) - mp.exp(at) * mp.ncdf(-mu / 2 - at / mu)
 
     assert delta(epsilon) <= mpf(1e-6) < delta(epsilon * mpf("0.999"))
+
+
+def test_terms_that_err_as_they_may_accept_nothing_false() -> None:
+    """Each by a twentieth, also at ε = 0, where the sum is that of the weights."""
+    c, step, nodes = 0.01, 1.0, 64
+    weights = 1 / (1 + np.arange(nodes)) + 0j
+    kernel, wrong = Kernel(step, c + 1j * step * np.arange(nodes), weights, 0.0), np.full((1, nodes), 0.05)
+    off = math.expm1(0.05) * np.abs(weights).sum()
+    for goal in (*np.linspace(-1, 1.2, 23), math.log(weights.real.sum()) + 0.02):
+        sums, start = np.zeros((1, nodes), dtype=complex), np.full(1, 20.0)
+        epsilon = kernel.solve(sums, wrong, known(wrong), np.full(1, goal), start)[0][0]
+        if epsilon < start[0]:
+            exact = (weights * phases(np.array([-step * epsilon]), nodes)[0]).real.sum() + off
+            assert exact * math.exp(-c * epsilon) <= math.exp(goal)
