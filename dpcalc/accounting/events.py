@@ -16,7 +16,7 @@ from dpcalc.rounding import FAINT, UNIT
 
 Parts = Sequence[tuple[Mechanism, int]]
 
-_SHARES = (0.0, 0.5, 0.9)  # of the largest loss: where the event begins
+_SHARES = (0.0, 0.5, 0.9, 0.99, 0.9999, 1 - 1e-7)  # of the largest loss: where the event begins, next to it an atom
 _HALVINGS = 200
 
 

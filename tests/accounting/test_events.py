@@ -10,6 +10,7 @@ import pytest
 from mpmath import mpf
 
 from dpcalc.accounting import engines
+from dpcalc.accounting.compose import compose
 from dpcalc.accounting.engines import attained, by_laws
 from dpcalc.accounting.events import by_one_release, surely
 from dpcalc.accounting.question import Answer, Question
@@ -68,6 +69,16 @@ def test_answers_that_all_point_one_way_are_an_event(epsilon, count, failing):
             assert found >= best * (1 - mpf(10) ** -11)
             at = Question(None, float(0.9 * epsilon * count))
             assert surely(attained([(part, count)], at), at) <= p**count - mpmath.exp(mpf(at.epsilon)) * q**count
+
+
+def test_losses_that_are_all_the_largest_are_an_event_of_a_few_releases():
+    """Laplace noise has half of P at its largest loss: ε(δ) ≥ 2/b + log(1 - 4δ) of two releases, the sum of both."""
+    scale, delta = 0.5066, 8.693e-11
+    found = compose([(Laplace(scale=scale), 2)], delta=delta)
+    with mpmath.workdps(40):
+        exact = 2 / mpf(scale) + mpmath.log(1 - 4 * mpf(delta))
+        assert exact * (1 - mpf(10) ** -6) <= found.epsilon_lower <= 2 / mpf(scale)
+        assert exact <= found.epsilon
 
 
 @pytest.mark.parametrize(("shrinks", "rounds"), [(0.8, 8), (0.99, 4)])
