@@ -25,7 +25,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dpcalc.accounting.compose import compose
-from dpcalc.filters.buckets import Buckets, NormCounts
+from dpcalc.filters.buckets import Buckets
+from dpcalc.filters.counts import NormCounts
 from dpcalc.filters.individual import sampled_epsilons
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.gaussian import Gaussian

@@ -19,7 +19,8 @@ import numpy as np
 from tables import header, row
 
 from dpcalc import conversions
-from dpcalc.filters.buckets import Buckets, NormCounts
+from dpcalc.filters.buckets import Buckets
+from dpcalc.filters.counts import NormCounts
 from dpcalc.filters.individual import sampled_epsilons
 from dpcalc.filters.subsampled import SubsampledRenyi
 from dpcalc.training.data import Dataset, load

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcalc.arrays import Bools, Complexes, Floats, Indices
-from dpcalc.filters.buckets import NormCounts
+from dpcalc.filters.counts import NormCounts
 from dpcalc.filters.transforms import ROUND, ContourTable
 
 _PEOPLE = 1024

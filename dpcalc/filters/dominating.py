@@ -15,7 +15,7 @@ import numpy as np
 from dpcalc.accounting.implied import implied
 from dpcalc.arrays import Bools
 from dpcalc.conversions import gdp_epsilon
-from dpcalc.filters.buckets import NormCounts
+from dpcalc.filters.counts import NormCounts
 from dpcalc.filters.individual import FittedMu, fitted_deltas, fitted_mu
 from dpcalc.filters.run import Run
 from dpcalc.guarantee import Guarantee

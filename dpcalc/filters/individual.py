@@ -10,7 +10,7 @@ import numpy as np
 from dpcalc import conversions
 from dpcalc.accounting.compose import upper_epsilon
 from dpcalc.arrays import Floats, Indices
-from dpcalc.filters.buckets import NormCounts
+from dpcalc.filters.counts import NormCounts
 from dpcalc.filters.individual_loss import individual_epsilons
 from dpcalc.filters.rule import Rule
 from dpcalc.filters.run import Run

@@ -25,9 +25,10 @@ import numpy as np
 
 from dpcalc.arrays import Floats, Indices
 from dpcalc.errors import InputError
-from dpcalc.filters.buckets import NormCounts, distance
+from dpcalc.filters.buckets import distance
 from dpcalc.filters.chosen import Chosen, edges_of, parts_of
 from dpcalc.filters.contour import Kernel
+from dpcalc.filters.counts import NormCounts
 from dpcalc.filters.edge_losses import edge_losses
 from dpcalc.filters.transforms import Transforms
 from dpcalc.rounding import LEAST_DIVISOR

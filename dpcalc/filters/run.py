@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from dpcalc.arrays import Floats, Indices
 from dpcalc.errors import InputError
-from dpcalc.filters.buckets import Buckets, NormCounts
+from dpcalc.filters.buckets import Buckets
+from dpcalc.filters.counts import NormCounts
 from dpcalc.filters.filters import IndividualFilter
 from dpcalc.filters.fold import EVERYBODY, Refused, Who
 from dpcalc.filters.odometer import Odometer

@@ -12,7 +12,8 @@ import pytest
 from dpcalc.accounting.compose import compose, upper_epsilon
 from dpcalc.conversions import gdp_delta, gdp_epsilon
 from dpcalc.errors import InputError
-from dpcalc.filters.buckets import LARGEST_STEPS, Buckets, NormCounts, distance
+from dpcalc.filters.buckets import Buckets, distance
+from dpcalc.filters.counts import LARGEST_STEPS, NormCounts
 from dpcalc.filters.edge_losses import edge_losses
 from dpcalc.filters.individual import fitted_mu, sampled_epsilons
 from dpcalc.filters.individual_loss import individual_epsilons

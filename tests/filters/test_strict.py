@@ -16,9 +16,10 @@ from mpmath import mp, mpf
 
 from dpcalc.filters import edge_losses, individual_loss, subsampled, transforms
 from dpcalc.filters.anytime import anytime_epsilon
-from dpcalc.filters.buckets import Buckets, NormCounts
+from dpcalc.filters.buckets import Buckets
 from dpcalc.filters.carrying import carry_out
 from dpcalc.filters.contour import Kernel, _accepted, _sum
+from dpcalc.filters.counts import NormCounts
 from dpcalc.filters.delta_split import split_delta
 from dpcalc.filters.individual_loss import individual_epsilons
 from dpcalc.filters.mixture import Mixture

@@ -12,9 +12,10 @@ import pytest
 from mpmath import mp, mpc, mpf
 
 from dpcalc.filters import chosen, contour
-from dpcalc.filters.buckets import UNIT, Buckets, NormCounts
+from dpcalc.filters.buckets import UNIT, Buckets
 from dpcalc.filters.chosen import Chosen, edges_of
 from dpcalc.filters.contour import Kernel
+from dpcalc.filters.counts import NormCounts
 from dpcalc.filters.individual import sampled_epsilons
 from dpcalc.filters.transforms import ROUND, ContourTable, phases
 
