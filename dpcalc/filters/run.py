@@ -31,10 +31,9 @@ class Run:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.filter = IndividualFilter(settings.rule, mode=settings.mode)
-        width = settings.odometer
+        width, rate = settings.odometer, settings.sampling_rate
         self.odometer = None if width is None else Odometer(settings.rule, width=width)
         self.course: list[tuple[int, list[float]]] = []
-        rate = settings.sampling_rate
         self.norm_counts = None if rate is None else NormCounts(_buckets(settings.rule), rate)
         self.steps = Steps()
         self.halt_step: int | None = None
