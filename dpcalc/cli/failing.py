@@ -54,7 +54,7 @@ def _for_programs(error: DpcalcError, code: int, arguments: list[str]) -> str | 
 def _parts(error: DpcalcError, code: int, arguments: list[str]) -> dict[str, Any]:
     """Everything that is known about an error, by the names of the JSON."""
     where = error.where or ", ".join(dict.fromkeys(_FLAG.findall(error.wrong))) or _command(arguments)
-    place = _PLACE.fullmatch(where)
+    place = None if "://" in where else _PLACE.fullmatch(where)  # a port is no line
     file = place["file"] if place else where if where in arguments and _may_be_a_file(where, error) else None
     field = _FIELD.fullmatch(where) if error.where and where != file else None
     return {

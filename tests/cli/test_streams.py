@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from dpcalc.cli import failing
+from dpcalc.errors import CertificationError
+
 ANSWER = ("convert", "--gdp", "1.2", "--delta", "1e-5")  # ε = 5.41348598
 OVER = (*ANSWER, "--max-epsilon", "1")
 
@@ -125,3 +128,10 @@ def test_a_name_cannot_steer_a_terminal(dpcalc) -> None:
     outcome = dpcalc("compose", "-", stdin=spec)
     assert "\x1b" not in outcome.out
     assert r"a\x1b[31mb" in outcome.out
+
+
+def test_the_port_of_an_address_is_no_line() -> None:
+    error = CertificationError("the cluster failed", where="--scheduler tcp://127.0.0.1:18790")
+    told = failing._parts(error, 3, ["filter", "log.parquet", "--scheduler", "tcp://127.0.0.1:18790"])
+    assert told["where"] == error.where
+    assert (told["file"], told["line"]) == (None, None)
