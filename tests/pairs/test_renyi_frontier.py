@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -17,8 +18,10 @@ from dpcalc.mechanisms.declared import DeclaredGDP, DeclaredRDP, DeclaredZCDP
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import PoissonSampled
+from dpcalc.pairs import renyi_frontier
 from dpcalc.pairs.points import BoundPair
-from dpcalc.pairs.renyi_frontier import _log_moments, rdp_frontier, zcdp_frontier
+from dpcalc.pairs.renyi_frontier import Frontier, _log_moments, rdp_frontier, zcdp_frontier
+from dpcalc.rounding import UNIT
 
 ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
@@ -230,3 +233,54 @@ def test_every_line_is_above_the_exact_one(rho, way):
             exact = y - slope * x + (mpmath.exp(alpha * (alpha - 1) * mpf(rho)) - psi) / by_y
             assert exact <= heights[k] <= exact + (abs(exact) + y) * mpf(10) ** -6
             assert abs(mpmath.log(slope) - log_slopes[k]) <= 2.0**-40 * abs(log_slopes[k]) + 64 * 2.0**-53
+
+
+def test_moments_of_two_outcomes_are_on_their_side_of_the_exact_ones() -> None:
+    """log E_Q X^α of losses a and -b in mpmath, without slack."""
+    rng = np.random.default_rng(12)
+    orders = np.array([1.001, 1.4, 2.0, 9.0, 60.0])
+    with mpmath.workdps(60):
+        for _ in range(60):
+            a, b = 10 ** rng.uniform(-4, 1, 2)
+            above, below = (_log_moments(np.array([a]), np.array([b]), orders, sign)[0] for sign in (1, -1))
+            x, y = mpmath.exp(mpmath.mpf(a)), mpmath.exp(-mpmath.mpf(b))
+            likely = (1 - y) / (x - y)
+            for order, high, low in zip(orders.tolist(), above.tolist(), below.tolist(), strict=True):
+                exact = mpmath.log(likely * x ** mpmath.mpf(order) + (1 - likely) * y ** mpmath.mpf(order))
+                assert high >= exact
+                assert low <= exact or order * a > 690
+
+
+def test_limits_are_above_the_exact_ones_and_narrower_ones_below() -> None:
+    for rho in (0.013, 0.37, 2.9):
+        found = zcdp_frontier(rho)
+        assert found is not None
+        orders = [Fraction(float(order)) for order in found.orders]
+        for k in range(1, len(orders) - 1):
+            most = Fraction(rho) * orders[k] * (orders[k] - 1)
+            apart = max(orders[k] - orders[k - 1], orders[k + 1] - orders[k])
+            assert Fraction(float(found.limits[k])) >= most
+            assert Fraction(float(found.narrower[k])) <= most - Fraction(rho) * apart**2 / 4
+
+
+def test_lines_are_told_with_the_errors_of_their_slopes_and_functions(erring, monkeypatch) -> None:
+    """Slopes as far off as is allowed; those below 1 mirrored, by exponentials that err by 60 units."""
+    found = zcdp_frontier(0.37)
+    assert found is not None
+    rng = np.random.default_rng(3)
+    slopes, heights = np.concatenate((rng.uniform(0.01, 3, 40), -rng.uniform(0.01, 3, 40))), rng.uniform(0.01, 0.2, 80)
+    heights[40:] = 1 - np.exp(slopes[40:]) * rng.uniform(0.5, 0.9, 40)  # so that what is mirrored is between 0 and 1
+    monkeypatch.setattr(
+        Frontier, "_lines", lambda _, __, ___, way: (slopes, heights) if way == 1 else (slopes[:0],) * 2
+    )
+    erring(renyi_frontier, "np", exp=-60 * UNIT, expm1=60 * UNIT)
+    told = dict(zip(*found.profile(), strict=True))
+    losses = sorted(told)
+    assert len(losses) == 80
+    with mpmath.workdps(40):
+        for slope, height in zip(slopes.tolist(), heights.tolist(), strict=True):
+            least = abs(mpf(slope)) * (1 + mpf("0.99") * 2.0**-40) + mpf("0.99") * 64 * UNIT
+            loss = min(losses, key=lambda each: abs(each - abs(slope)))
+            assert mpf(loss) >= least
+            grown = mpmath.exp(-mpf(slope))
+            assert mpf(told[loss]) >= (height if slope > 0 else grown * mpf(height) + 1 - grown)
