@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -73,3 +74,14 @@ def test_every_step_is_paid_for():
 
 def test_large_steps_are_not_covered():
     assert zcdp_runs_mu(0.6, 1000) == math.inf
+
+
+def test_the_closed_form_is_rounded_up() -> None:
+    """√(2ρ(x + n + 1/y + log((y + n − 1)/y))/c), c = 1 − ρ/4, y = 1.6 and x = y + 1, in 40 digits."""
+    with mpmath.workdps(40):
+        for k in range(1, 120):
+            rho, count = 0.5 / k, 3 * k * k
+            y, n = mpmath.mpf(1.6), mpmath.mpf(count)
+            grown = y + 1 + n + 1 / y + mpmath.log((y + n - 1) / y)
+            exact = mpmath.sqrt(2 * mpmath.mpf(rho) * grown / (1 - mpmath.mpf(rho) / 4))
+            assert exact <= zcdp_runs_mu(rho, count) <= exact * (1 + mpmath.mpf("1e-13"))
