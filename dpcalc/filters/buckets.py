@@ -28,6 +28,8 @@ UNIT = 256
 WIDEST = 8.0  # edges end here; what is beyond lies between this one and ∞
 # Edges are 3 % apart for small m and closer where ε rises steeply with m, 14 octaves down from the largest.
 _SPACING, _BEND, _BENT_TO, _SPAN = 0.03, 6.0, 4.0, 2.0**-14
+# Counts mean something only on the edges that they were counted on: a state tells which.
+LAYOUT = (UNIT, WIDEST, _SPACING, _BEND, _BENT_TO, _SPAN)
 _ROUNDED_BITS = 12  # of a float32: what is left tells norms apart to 0.05 %
 _ABOVE = 1 + 2.0**-50
 

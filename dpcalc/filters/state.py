@@ -14,6 +14,7 @@ import numpy as np
 from dpcalc.errors import InputError
 from dpcalc.files import reading
 from dpcalc.files.archive import Arrays, check_alike, load_sealed, save_sealed
+from dpcalc.filters.buckets import LAYOUT
 from dpcalc.filters.run import Run
 from dpcalc.filters.settings import Settings
 from dpcalc.filters.steps import Steps
@@ -47,6 +48,7 @@ def settings_key(settings: Settings) -> dict[str, Any]:
         "anytime": None if settings.anytime is None else list(settings.anytime),
         "budget": None if budget is None else repr(budget),
         "sample_rate": settings.sampling_rate,
+        "edges": None if settings.sampling_rate is None else list(LAYOUT),
         "mode": settings.mode,
         "scope": settings.scope,
         "odometer": settings.odometer,
