@@ -198,7 +198,7 @@ def _plant(mutant: Mutant) -> None:
             return
     before = dict(vars(module))
     exec(whole, vars(module))
-    changed = {n: value for n, value in vars(module).items() if isinstance(value, float) and before.get(n) != value}
+    changed = {n: value for n, value in vars(module).items() if isinstance(before.get(n), float) and before[n] != value}
     if isinstance(holder, type):
         for name, value in vars(vars(module)[holder.__name__]).items():
             if isinstance(value, (str, bool)) and vars(holder).get(name) != value:
