@@ -249,6 +249,13 @@ def test_a_profile_pays_for_the_errors_of_its_masses(p_off: float, q_off: float)
     losses = np.array([-1.0, 0.0, 0.2, 1.0])
     found = profile.profile(Told(p_off, q_off), losses)
     assert found[2] >= 0.75 - math.exp(0.2) * 0.4
+    assert profile.least_profile(Told(-p_off, -q_off), losses)[2] <= 0.75 - math.exp(0.2) * 0.4
+
+
+def test_mass_that_a_pair_gives_as_none_may_be_faint() -> None:
+    """Q-mass of 0 at a loss of 695 may be 1e-300, which counts for e^690 of it."""
+    pair = PointPair(np.array([-0.4, 695.0]), np.array([0.25, 0.75]), np.array([1.0, 0.0]))
+    assert profile.least_profile(pair, np.array([690.0]))[0] <= 0.75 - 1e-300 * math.exp(690)
 
 
 def test_a_profile_of_points_is_never_below_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,12 +268,14 @@ def test_a_profile_of_points_is_never_below_the_truth(monkeypatch: pytest.Monkey
         edges = np.sort(generator.uniform(-3, 3, 30))
         pair = PointPair(losses, p, q)
         monkeypatch.setattr(PointPair, "cells", lambda self, at: Cells(*self.masses(at), *np.zeros((2, len(at) + 1))))
-        for loss, found in zip(edges, profile.profile(pair, edges), strict=True):
+        bounds = zip(edges, profile.profile(pair, edges), profile.least_profile(pair, edges), strict=True)
+        for loss, found, least in bounds:
             above = losses >= loss
             exact = sum(map(Fraction, p[above].tolist())) - Fraction(float(mpmath.exp(mpf(float(loss))))) * sum(
                 map(Fraction, q[above].tolist())
             )
             assert Fraction(float(found)) >= min(exact, 1)
+            assert Fraction(float(least)) <= max(exact, 0)
 
 
 def test_places_of_a_chain_are_paid_for() -> None:
