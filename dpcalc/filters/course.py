@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dpcalc.filters.run import Run
 
 _MOST = 24  # points that are kept; then every second goes but the last, and they are taken half as often
+_WIDE, _TALL = 50_000, 8  # of so many people, at least so many steps lie between two points
 _PEOPLE = 2_000  # records that are looked at, evenly over all of them
 
 
@@ -21,9 +22,12 @@ class Course:
         self._run = run
         self._stride, self._since = 1, 0
 
-    def expect(self, steps: int) -> None:
-        """Take few enough points from the start where it is known how many steps are to come."""
-        self._stride = max(1, -(-steps // _MOST))
+    def expect(self, steps: int, people: int) -> None:
+        """Take few enough points from the start where it is known how many steps are to come, and of how many people.
+
+        A fold of many people costs half as much again where it is cut into single steps.
+        """
+        self._stride = max(-(-steps // _MOST), _TALL if people >= _WIDE else 1)
 
     def pieces(self, rows: int) -> Iterator[slice]:
         """So many steps in a row, cut where a point is due; whoever goes through them tells of each (`see`)."""

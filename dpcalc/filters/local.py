@@ -69,7 +69,7 @@ def _dense(log: DenseLog, run: Run, state: Path | None, first_step: int, advance
         raise InputError(f"the state holds {known} individuals, this array {log.shape[1]}", where=log.source.name)
     run.grow(log.shape[1])
     saver = _Saver(run, state)
-    saver.course.expect(log.shape[0])
+    saver.course.expect(*log.shape)
     for row, block in log.blocks():
         saver.block(first_step + row, block)
         saver.whole_step()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,14 @@ import pytest
 
 from dpcalc.arrays import Floats
 from dpcalc.filters import fold
+from dpcalc.filters.carrying import carry_out
 from dpcalc.filters.filters import IndividualFilter
 from dpcalc.filters.mixture import Mixture
 from dpcalc.filters.names import Mode
+from dpcalc.filters.request import Request
 from dpcalc.filters.rule import Rule
 from dpcalc.filters.rules import dp_rule, gdp_rule, rdp_rule
+from dpcalc.filters.run import Run
 from dpcalc.filters.subsampled import SubsampledRenyi
 
 RULES = {
@@ -114,3 +118,13 @@ def test_mixtures_are_decided_as_a_search_over_all_losses_would() -> None:
         left = 1e-4 * (np.array(mixture.weights)[:, None] * np.exp(steep * (losses - column[:, None]))).sum(axis=0)
         least = float(np.min(left / -np.expm1(1.3 - losses)))
         assert allowed == (least >= 1) or abs(least - 1) < 1e-6
+
+
+def test_a_wide_log_is_not_cut_into_single_steps_for_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tall: list[int] = []
+    block = Run.block
+    monkeypatch.setattr(Run, "block", lambda run, first, rows: (tall.append(len(rows)), block(run, first, rows))[1])
+    np.save(tmp_path / "wide.npy", np.full((16, 60_000), 0.1, dtype=np.float32))
+    run = carry_out(Request(kind="gdp", sigma=1.0, norm_budget=1.0), str(tmp_path / "wide.npy"))
+    assert min(tall) >= 8
+    assert [step for step, _ in run.course] == [7, 15]
