@@ -152,7 +152,7 @@ def test_theorem_4_10_is_its_formula_at_its_own_tau_and_split(run) -> None:
 )
 def test_one_sided_shifts_are_their_formula_at_their_own_choice(run) -> None:
     setting = long_run(**({"strong_convexity": 0.01, "steps": 5000} | run))
-    bound = by_name(setting, "one-sided")
+    bound = by_name(setting, "after Bok et al. 2024, Theorem 4.10: one-sided")
     step, c, t = setting.sensitivity / (setting.batch * setting.sigma), 1 - setting.strong_convexity, setting.steps
     *plain, shifted = bound.subsampled
     for part in plain:
