@@ -116,6 +116,6 @@ def is_zero(parts: Parts, question: Question) -> bool:
 
 
 def _total_variation(pair: Pair) -> float:
-    """δ at ε = 0, from above."""
+    """δ at ε = 0, from above: whatever of P is not known to have a loss of at most 0, less Q of the losses above."""
     p, q, p_error, q_error = pair.cells(np.zeros(1))
-    return max(0.0, float(p[1] - q[1] + p_error[1] + q_error[1])) + max(0.0, 1 - float(p.sum())) + 64 * UNIT
+    return float((1 - p[0]) + p_error[0] + q_error[1] - q[1]) + 4 * UNIT

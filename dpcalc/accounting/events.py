@@ -12,7 +12,7 @@ from dpcalc.mechanisms.base import Mechanism
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.points import LARGEST_LOSS
 from dpcalc.pairs.profile import least_profile, profile
-from dpcalc.rounding import FAINT, UNIT
+from dpcalc.rounding import FAINT, UNIT, down
 
 Parts = Sequence[tuple[Mechanism, int]]
 
@@ -76,7 +76,7 @@ def surely(runs: Sequence[tuple[tuple[Pair, Pair], int]], question: Question) ->
 
 
 def _by_event(runs: Sequence[tuple[Pair, int]], question: Question, share: float) -> float:
-    log_p = log_q = allowance = 0.0
+    masses_p, masses_q = [], []
     for pair, count in runs:
         top = pair.support()[1]
         if not 0 < top < math.inf:
@@ -84,13 +84,23 @@ def _by_event(runs: Sequence[tuple[Pair, int]], question: Question, share: float
         p, q, p_error, q_error = (float(column[-1]) for column in pair.cells(np.array([share * top])))
         if not p > p_error:
             return 0.0
-        q_error += FAINT
-        log_p += count * math.log(p - p_error)
-        log_q += count * math.log(q + q_error)
-        allowance += count * 16 * UNIT * (2 + abs(math.log(q + q_error)))
-    log_p, log_q = log_p - allowance - 16 * UNIT * abs(log_p), log_q + allowance + 16 * UNIT * abs(log_q)
+        masses_p.append((p - p_error, count))
+        masses_q.append((q + q_error + FAINT, count))
+    log_p, log_q = _log_of_product(masses_p, -1), _log_of_product(masses_q, 1)
     if question.delta is not None:
-        rest = math.exp(log_p) * (1 - 8 * UNIT) - question.delta
-        return max(0.0, math.log(rest) * (1 + 8 * UNIT) - log_q) * (1 - 8 * UNIT) if rest > 0 else 0.0
+        rest = down(math.exp(log_p)) - question.delta
+        return max(0.0, _log_of_product([(rest, 1)], -1) - log_q) if rest > 0 else 0.0
     assert question.epsilon is not None
-    return max(0.0, math.exp(log_p) * (1 - 8 * UNIT) - math.exp(min(question.epsilon + log_q, 0.0)) * (1 + 8 * UNIT))
+    exponent = min(question.epsilon + log_q, 0.0)
+    p, q = math.exp(log_p), math.exp(exponent)
+    return max(0.0, p - q - UNIT * (6 * p + (6 - exponent) * q))
+
+
+def _log_of_product(masses: Sequence[tuple[float, int]], side: int) -> float:
+    """log Π massᶜᵒᵘⁿᵗ, below the truth (-1) or above it (1), of masses that may be off by two roundings.
+
+    Half of what is paid for each logarithm is its own error, and half four roundings; the last is that of a difference.
+    """
+    logs = [count * math.log(mass) for mass, count in masses]
+    rounded = sum(count for _, count in masses) + 4 * math.fsum(map(abs, logs))
+    return math.fsum(logs) + side * 2 * UNIT * rounded

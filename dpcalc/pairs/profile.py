@@ -105,7 +105,7 @@ def least_profile(pair: Pair, losses: Floats) -> Floats:
     """Lower bounds on δ at each of the increasing losses: masses at the other ends of their errors, none missing."""
     p, q, p_error, q_error = pair.cells(losses)
     p_above, q_above = _above(np.maximum(p - p_error, 0.0)), _above(q + q_error) + FAINT
-    rounding = (2 * accumulated(len(p) + 16) + _PLACES) * _above(p + p_error)
+    rounding = (2 * accumulated(len(p) + 16) + _PLACES) * p_above
     return np.asarray(np.maximum(p_above - np.exp(losses) * q_above - rounding, 0.0))
 
 

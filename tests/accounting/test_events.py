@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
+from fractions import Fraction
+from types import SimpleNamespace
 
 import mpmath
+import numpy as np
 import pytest
 from mpmath import mpf
 
-from dpcalc.accounting import engines
+from dpcalc.accounting import engines, events
 from dpcalc.accounting.compose import compose
 from dpcalc.accounting.engines import attained, by_laws
 from dpcalc.accounting.events import by_one_release, surely
@@ -20,6 +24,7 @@ from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import PoissonSampled
+from dpcalc.rounding import FUNCTION
 
 
 def sampled_gaussian(sigma, rate, epsilon):
@@ -69,6 +74,71 @@ def test_answers_that_all_point_one_way_are_an_event(epsilon, count, failing):
             assert found >= best * (1 - mpf(10) ** -11)
             at = Question(None, float(0.9 * epsilon * count))
             assert surely(attained([(part, count)], at), at) <= p**count - mpmath.exp(mpf(at.epsilon)) * q**count
+
+
+class Coin:
+    """A pair of which the mass above any loss is known, with errors that it makes in full."""
+
+    def __init__(self, p, q, p_error=0.0, q_error=0.0):
+        self.p, self.q = Fraction(p) - Fraction(p_error), Fraction(q) + Fraction(q_error)
+        self.row = [np.array([0.0, each]) for each in (p, q, p_error, q_error)]
+
+    def support(self):
+        return -1.0, 1.0
+
+    def cells(self, _):
+        return self.row
+
+
+def erring_in_turns(monkeypatch, **signs):
+    """exp and log that err as much as they may, each call in the direction whose turn it is."""
+    turns = {name: itertools.cycle(each) for name, each in signs.items()}
+    wrong = {
+        name: lambda x, name=name: getattr(math, name)(x) * (1 + next(turns[name]) * FUNCTION)
+        for name in ("exp", "log")
+    }
+    others = {name: getattr(math, name) for name in ("inf", "fsum")}
+    monkeypatch.setattr(events, "math", SimpleNamespace(**wrong, **others))
+
+
+def runs_of_coins(draw):
+    count = draw.choice([1, 40])
+    runs = []
+    for _ in range(draw.choice([1, 1, 3, 30])):
+        p = math.exp(-draw.random() / 10 / count)
+        doubts = [draw.choice([0.0, 1e-6 * draw.random()]) for _ in range(2)]
+        runs.append((Coin(p, p * math.exp(-draw.choice([0.01, 1, 9]) * draw.random()), *doubts), count))
+    return runs
+
+
+def test_a_mass_that_is_0_may_be_a_faint_one():
+    for delta in (0.1, 0.5, 0.9):
+        found = events._by_event([(Coin(1.0, 0.0), 1)], Question(delta, None), 0.5)
+        assert 680 < found <= mpmath.log((1 - mpf(delta)) / mpf("1e-300"))
+
+
+@pytest.mark.parametrize("logs", [(-1, 1, -1), (-1, -1, -1), (0, 0, 0), (1, 1, 1)])
+@pytest.mark.parametrize("exps", [(1, -1), (0, 0)])
+def test_an_event_pays_for_its_masses_logarithms_and_exponentials(monkeypatch, logs, exps):
+    """Against rationals. Near the largest δ, and the largest ε, every error is magnified."""
+    draw = random.Random(23)
+    for _ in range(150):
+        runs = runs_of_coins(draw)
+        with mpmath.workdps(60):
+            p, q = (
+                mpmath.fprod((mpf(each.numerator) / each.denominator) ** count for each, count in side)
+                for side in ([(coin.p, n) for coin, n in runs], [(coin.q, n) for coin, n in runs])
+            )
+            delta = float(p * (1 - draw.choice([mpf(1), mpf(10) ** -3, mpf(10) ** -9]) * draw.random()))
+            epsilon = float(mpmath.log(p / q) * (1 - draw.choice([1.0, 1e-3, 1e-9]) * draw.random()))
+            turns = [sign for sign in logs[:2] for _ in runs] + [logs[2]]
+            with monkeypatch.context() as patched:
+                erring_in_turns(patched, log=turns, exp=exps)
+                assert events._by_event(runs, Question(delta, None), 0.5) <= max(mpmath.log((p - mpf(delta)) / q), 0)
+            with monkeypatch.context() as patched:
+                erring_in_turns(patched, log=turns, exp=exps)
+                found = events._by_event(runs, Question(None, max(epsilon, 0.0)), 0.5)
+                assert found <= max(p - mpmath.exp(mpf(max(epsilon, 0.0))) * q, 0)
 
 
 def test_losses_that_are_all_the_largest_are_an_event_of_a_few_releases():

@@ -88,6 +88,26 @@ def test_total_variation_is_never_below_the_truth() -> None:
         assert mpf(closed_forms._total_variation(GaussianPair(float(mu)))) >= exact
 
 
+class Vague:
+    """A pair cut at 0 that errs as much as it says: of P too little, and of Q too much, is below or above."""
+
+    def __init__(self, chosen: random.Random) -> None:
+        self.p, self.q = ([Fraction(chosen.random()), Fraction(chosen.random())] for _ in range(2))
+        self.p_error, self.q_error = (np.array([chosen.random() * size for _ in range(2)]) for size in (1e-3, 1e-4))
+
+    def cells(self, edges: Any) -> Any:
+        assert list(edges) == [0.0]
+        return (*(np.array([float(each) for each in side]) for side in (self.p, self.q)), self.p_error, self.q_error)
+
+
+def test_total_variation_counts_the_errors_of_masses_and_what_is_at_infinity() -> None:
+    chosen = random.Random(6)
+    for _ in range(300):
+        pair: Any = Vague(chosen)
+        below, above = pair.p[0] - Fraction(pair.p_error[0]), pair.q[1] - Fraction(pair.q_error[1])
+        assert Fraction(closed_forms._total_variation(pair)) >= 1 - below - above
+
+
 class Fixed:
     """A mechanism of which only the total variation is asked."""
 

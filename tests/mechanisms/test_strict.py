@@ -11,8 +11,10 @@ import mpmath
 import numpy as np
 import pytest
 
+from dpcalc.mechanisms import truncated
 from dpcalc.mechanisms.allocated import RandomlyAllocated
 from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP, DeclaredZCDP
+from dpcalc.mechanisms.declared.renyi import together
 from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.gaussian import Gaussian
@@ -201,6 +203,35 @@ def test_weights_and_rates_of_truncated_batches() -> None:
         assert Fraction(remove.first_weight) >= 1 - Fraction(low)
         assert remove.second_weight == high
         assert Fraction(remove.second.rate) >= Fraction(rate) * batch / (batch + 1)
+
+
+def test_the_rate_at_which_a_record_stays_is_rounded_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = random.Random(10)
+    for _ in range(DRAWS):
+        rate, batch, more, fewer = chosen.uniform(0.05, 0.3), chosen.randint(2, 30), chosen.random(), chosen.random()
+        monkeypatch.setattr(truncated, "binomial_tail", lambda *_, low=more, high=fewer: (low, high))
+        base = Gaussian(noise_multiplier=1.0)
+        sampled = TruncatedPoisson(base=base, sampling_rate=rate, dataset_size=41, largest_batch=batch)
+        exact = Fraction(rate) * (1 - Fraction(fewer)) + Fraction(batch, 41) * Fraction(more)
+        assert Fraction(sampled._kept) <= exact
+
+
+def test_declared_curves_are_added_up_and_rounded_up() -> None:
+    chosen = random.Random(11)
+    for _ in range(DRAWS):
+        rhos = [(chosen.random(), chosen.randint(1, 99)) for _ in range(chosen.randint(2, 20))]
+        curves = [(DeclaredZCDP(rho=rho), count) for rho, count in rhos]
+        total = sum(Fraction(rho) * count for rho, count in rhos)
+        [(whole, _)] = together(curves)
+        assert Fraction(whole.rho) >= total
+        stated = DeclaredRDP(orders=(1.1, 7.3), epsilons=(chosen.random(), 1 + chosen.random()))
+        for parts in (curves, curves[:1]):
+            [(whole, _)] = together([*parts, (stated, 7)])
+            for order, epsilon, found in zip(stated.orders, stated.epsilons, whole.epsilons, strict=True):
+                added = sum(Fraction(curve.rho) * count for curve, count in parts)
+                assert Fraction(found) >= Fraction(order) * added + 7 * Fraction(epsilon)
+        [(whole, _)] = together([(stated, 7)])
+        assert all(Fraction(a) >= 7 * Fraction(b) for a, b in zip(whole.epsilons, stated.epsilons, strict=True))
 
 
 def test_the_mu_of_a_noise_multiplier() -> None:

@@ -10,6 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from dpcalc import conversions
 from dpcalc.filters.rule import ROUNDING
 from dpcalc.training import clipping, last_iterate
 from dpcalc.training.batches import Batches
@@ -143,6 +144,18 @@ def test_the_progress_of_a_run_pays_for_batches_without_room(monkeypatch: pytest
     before = epsilon_so_far(plan, float("inf"))(20)
     monkeypatch.setattr(Plan, "overflow", 0.4 * 1e-5 / 20)
     assert epsilon_so_far(plan, float("inf"))(20) > before * 1.01
+
+
+def test_what_is_shown_so_far_is_of_a_mu_that_is_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen, seen = random.Random(14), []
+    monkeypatch.setattr(conversions, "gdp_epsilon", lambda mu, _: seen.append(mu) or 0.0)
+    for noise in (chosen.uniform(1, 90) for _ in range(20)):
+        settings = Settings(model="logistic", algorithm="gd", noise_multiplier=noise, steps=400, clip=1.0)
+        plan = Plan(settings=settings, records=1000, delta=1e-5)
+        single, shown = plan.releases()[0][0].gdp() or 0.0, epsilon_so_far(plan, 9.0)
+        for steps in chosen.sample(range(1, 401), 10):
+            shown(steps)
+            assert Fraction(seen[-1]) ** 2 >= Fraction(single) ** 2 * steps
 
 
 def test_the_gradient_of_a_layer_stays_within_its_clip_less_the_margin() -> None:

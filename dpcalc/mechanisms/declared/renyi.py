@@ -244,11 +244,12 @@ def together(parts: Sequence[tuple[Mechanism, int]]) -> Sequence[tuple[Mechanism
 
 
 def _at(curve: DeclaredZCDP | DeclaredRDP, order: float) -> float:
-    """What is declared at an order."""
+    """What is declared at an order, rounded to nearest."""
     if isinstance(curve, DeclaredZCDP):
-        return up(order * curve.rho, 1)
+        return order * curve.rho
     return min(epsilon for known, epsilon in zip(curve.orders, curve.epsilons, strict=True) if known == order)
 
 
 def _sum_up(terms: Sequence[tuple[float, int]]) -> float:
-    return up(math.fsum(times_up(value, count) for value, count in terms), 1)
+    """Σ count·value, rounded up, of values that may be off by one rounding."""
+    return up(math.fsum(value * count for value, count in terms), 3)
