@@ -147,7 +147,7 @@ def draw_course(axes: Any, runs: list[dict], plain: tuple[float, float], filtere
         axes.hlines(paper, *reach, "black", "dashed")
         axes.fill_between(reach, paper - spread, paper + spread, color="black", alpha=0.1)
     axes.axvline(planned, color="grey", linewidth=0.8)
-    axes.set_ylim(70, 96)
+    axes.set_ylim(70, 98)
     axes.legend(fontsize=7, title="dashed: paper, ± deviation", title_fontsize=7)
 
 
