@@ -109,7 +109,7 @@ def _judged(claims: Sequence[Claim], result: Mapping[str, Any], until: float, po
     ctx.prec = 128 + 2 * max(0, int(-math.log2(max(smallest, 1e-300))))
     adjacency = str(result.get("adjacency"))
     entries: Sequence[Mapping[str, Any]] = result["mechanisms"]
-    effort = Effort(smallest, points)
+    effort = Effort(smallest, _order(max((claim.epsilon for claim in claims), default=1.0), smallest), points)
     parts = [each for entry in entries for each in releases(entry, adjacency, effort)]
     found: dict[Claim, Finding | None] = dict.fromkeys(claims)
     declared = any(entry.get("type") in ("zcdp", "rdp") for entry in entries)
@@ -176,7 +176,7 @@ def _verdict(claim: Claim, dominating: Bounds | None, attained: Bounds | None) -
 def _by_composition(claims: Sequence[Claim], releases: Sequence[Release], until: float) -> dict[Claim, Finding | None]:
     """Every claim on ever finer grids, until it is decided; on the last one it may be moved a little."""
     outer = _laws([(each.dominating, each.count) for each in releases])
-    inner = _laws([(each.attained, each.count) for each in releases])
+    inner = _laws(_attained(releases))
     found: dict[Claim, Finding | None] = dict.fromkeys(claims)
     for claim in claims:
         closed = _gaussian_bounds([(each.attained_mu, each.count) for each in releases], claim)
@@ -204,6 +204,13 @@ def _by_composition(claims: Sequence[Claim], releases: Sequence[Release], until:
     return found
 
 
+def _attained(releases: Sequence[Release]) -> list[tuple[Law | None, int]]:
+    """What is attained together: one of those whose data may be chosen by what came before, the widest, comes last."""
+    width = {k: reach(each.last, arb(_LAST_DIGITS))[1] for k, each in enumerate(releases) if each.last is not None}
+    chosen = max(width, key=width.__getitem__, default=None)
+    return [(each.last if k == chosen else each.attained, each.count) for k, each in enumerate(releases)]
+
+
 def _laws(parts: Sequence[tuple[Law | None, int]]) -> list[tuple[Law, int]] | None:
     known = [(law, count) for law, count in parts if law is not None]
     return known if len(known) == len(parts) else None
@@ -224,10 +231,15 @@ def _on_grids(claim: Claim, grids: Sequence[Composed | None], is_last: bool) -> 
     return None
 
 
+def _order(epsilon: float, delta: float) -> float:
+    """Of the Rényi divergence that decides, about."""
+    return 1 + 2 * math.log(1 / min(delta, 0.5)) / max(epsilon, 1e-3)
+
+
 def _first_step(releases: Sequence[Release], epsilon: float, delta: float) -> float:
     """A power of two: splitting cells of width h adds variance h²/4 a step, and that (λ + 1)/2 times to ε."""
     steps = sum(each.count for each in releases)
-    order = 1 + 2 * math.log(1 / min(delta, 0.5)) / max(epsilon, 1e-3)
+    order = _order(epsilon, delta)
     return 2.0 ** math.floor(math.log2(math.sqrt(8e-3 * max(epsilon, 1e-3) / (steps * order))))
 
 

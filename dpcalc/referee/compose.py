@@ -46,17 +46,17 @@ def exactly(parts: Sequence[tuple[Law, int]], epsilon: arb) -> Bounds:
     atoms: list[Atom] = [(zero(), arb(1), arb(1))]
     reached_p, reached_q = arb(1), arb(1)
     for law, count in parts:
-        several = _power(law.atoms, count)
+        outcomes = several(law.atoms, count)
         reached_p *= (1 - law.p_infinite) ** count
         reached_q *= (1 - law.q_infinite) ** count
-        atoms = [(a + b, p * r, q * s) for a, p, q in atoms for b, r, s in several]
+        atoms = [(a + b, p * r, q * s) for a, p, q in atoms for b, r, s in outcomes]
     factor = epsilon.exp()
     remove = sum(((p - factor * q).max(zero()) for _, p, q in atoms), 1 - reached_p)
     add = sum(((q - factor * p).max(zero()) for _, p, q in atoms), 1 - reached_q)
     return Bounds(max(up(remove), up(add)), max(down(remove), down(add)))
 
 
-def _power(atoms: Sequence[Atom], count: int) -> list[Atom]:
+def several(atoms: Sequence[Atom], count: int) -> list[Atom]:
     """All ways to choose `count` of the atoms with repetition, with the number of orders as weight."""
     if count == 1:
         return list(atoms)

@@ -10,7 +10,7 @@ from flint import arb
 
 from dpcalc.referee import bounded_range, laws, samplers
 from dpcalc.referee.bases import Base, base_of, zcdp_runs
-from dpcalc.referee.compose import reach
+from dpcalc.referee.compose import reach, several
 from dpcalc.referee.laws import Law
 
 
@@ -23,7 +23,8 @@ class Release:
     """`dominating` is at least as bad as the mechanism; `attained` is what some data and mechanism of it reach.
 
     Either may be unknown. `mu` and `attained_mu` are given where the first or the second is a Gaussian. An `example` of
-    what is attained contradicts upper bounds, and says little about lower ones.
+    what is attained contradicts upper bounds, and says little about lower ones. `last` is what is attained where this
+    release, all `count` of it, comes after the outcomes of all others are known.
     """
 
     dominating: Law | None
@@ -32,13 +33,15 @@ class Release:
     mu: arb | None = None
     attained_mu: arb | None = None
     example: bool = False
+    last: Law | None = None
 
 
 @dataclass(frozen=True)
 class Effort:
-    """About which δ is asked, and how many points a grid of likelihood ratios may have."""
+    """About which δ and Rényi order is asked, and how many points a grid of likelihood ratios may have."""
 
     delta: float = 1e-6
+    order: float = 10.0
     points: int = 60_000
 
 
@@ -48,10 +51,8 @@ def releases(entry: Mapping[str, Any], adjacency: str, effort: Effort | None = N
     if kind == "histogram" and not entry.get("sampling"):
         cells = count * int(entry["cells"])
         return releases({**entry, "type": "discrete-gaussian", "count": cells}, adjacency)
-    if kind == "exponential" and 1 < count <= bounded_range.MOST_RUNS and _scheme(entry) in ("none", "cyclic"):
-        epsilon = arb(float(entry["epsilon"]))
-        delta = (effort or Effort()).delta
-        return [Release(bounded_range.adaptive(epsilon, count), bounded_range.steered(epsilon, count, delta), 1)]
+    if kind == "exponential" and count <= bounded_range.MOST_RUNS and _scheme(entry) in ("none", "cyclic"):
+        return [_chosen(arb(float(entry["epsilon"])), count, (effort or Effort()).order)]
     if kind == "zcdp" and count > 1 and _scheme(entry) in ("none", "cyclic"):
         return [_unsampled(zcdp_runs(arb(float(entry["rho"])), count), arb(1), 1, 0.0)]
     base = base_of(entry)
@@ -66,6 +67,15 @@ def releases(entry: Mapping[str, Any], adjacency: str, effort: Effort | None = N
     if sample is None or (base.law is None and scheme not in ("none", "cyclic", "shuffled")):
         raise NotCheckedError(f"{scheme} sampling of {kind} under {adjacency}")
     return [sample(base, arb(float(sampling.get("rate", 1.0))), count, (effort or Effort()).delta)]
+
+
+def _chosen(epsilon: arb, count: int, order: float) -> Release:
+    """Exponential mechanisms, the data of each of which may be chosen by all that came before."""
+    fixed = Law(atoms=tuple(several(bounded_range.fixed(epsilon, order).atoms, count)))
+    if count == 1:
+        envelope = laws.bounded_range(epsilon)
+        return Release(envelope, fixed, 1, last=envelope)
+    return Release(bounded_range.adaptive(epsilon, count), fixed, 1, last=bounded_range.steered(epsilon, count))
 
 
 def _scheme(entry: Mapping[str, Any]) -> str:
