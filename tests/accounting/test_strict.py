@@ -23,6 +23,7 @@ from dpcalc.accounting.question import Question
 from dpcalc.accounting.renyi import composed_rdp, composed_rho
 from dpcalc.mechanisms.declared import DeclaredDP, DeclaredZCDP
 from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.pairs.blended import BlendedPair
 from dpcalc.pairs.gaussian import GaussianPair
 
 mpf = mpmath.mpf
@@ -94,6 +95,10 @@ class Vague:
     def __init__(self, chosen: random.Random) -> None:
         self.p, self.q = ([Fraction(chosen.random()), Fraction(chosen.random())] for _ in range(2))
         self.p_error, self.q_error = (np.array([chosen.random() * size for _ in range(2)]) for size in (1e-3, 1e-4))
+        self.over = chosen.random()
+
+    def excess(self) -> float:
+        return self.over
 
     def cells(self, edges: Any) -> Any:
         assert list(edges) == [0.0]
@@ -105,7 +110,18 @@ def test_total_variation_counts_the_errors_of_masses_and_what_is_at_infinity() -
     for _ in range(300):
         pair: Any = Vague(chosen)
         below, above = pair.p[0] - Fraction(pair.p_error[0]), pair.q[1] - Fraction(pair.q_error[1])
-        assert Fraction(closed_forms._total_variation(pair)) >= 1 - below - above
+        assert Fraction(closed_forms._total_variation(pair)) >= 1 + Fraction(pair.over) - below - above
+
+
+def test_total_variation_of_a_blend_is_that_of_both_by_their_weights() -> None:
+    """Weights of truncated batches add up to more than 1, each being at least the probability of its pair."""
+    chosen = random.Random(7)
+    for _ in range(100):
+        runs = [(chosen.uniform(0.01, 2), chosen.uniform(0.5, 1)) for _ in range(2)]
+        (mu, weight), (other, rest) = runs
+        found = closed_forms._total_variation(BlendedPair(GaussianPair(mu), GaussianPair(other), weight, rest))
+        exact = sum(mpf(weight) * (1 - 2 * mpmath.ncdf(-mpf(mu) / 2)) for mu, weight in runs)
+        assert exact <= mpf(found) <= exact + mpf("1e-12")
 
 
 class Fixed:
