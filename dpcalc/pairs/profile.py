@@ -29,16 +29,47 @@ def pair_of_profiles(losses: Floats, forward: Floats, backward: Floats) -> Point
     inside = losses <= LARGEST_LOSS
     losses, forward, backward = losses[inside], forward[inside], backward[inside]
     at_zero = min(float(forward[0]), float(backward[0]), _chord_at_zero(losses, forward, backward))
-    up, q_up, p_infinite, steep_up = _kinks(losses, np.append(at_zero, forward[1:]))
-    down, p_down, q_infinite, steep_down = _kinks(losses, np.append(at_zero, backward[1:]))
-    atom = max(0.0, 1 - at_zero - steep_up - steep_down)
+    up, q_up, p_infinite = _kinks(losses, np.append(at_zero, forward[1:]))
+    down, p_down, q_infinite = _kinks(losses, np.append(at_zero, backward[1:]))
+    room = _room(up, q_up, p_infinite, p_down), _room(down, p_down, q_infinite, q_up)
+    if q_up.sum() >= p_down.sum():
+        p_infinite += _spread(up, q_up, -min(room))
+    else:
+        q_infinite += _spread(down, p_down, -min(room))
+    p_up, q_down = q_up * np.exp(up), p_down * np.exp(down)
+    atom = max(min(room), 0.0)
     return PointPair(
         np.concatenate((-down[::-1], [0.0], up)),
-        np.concatenate((p_down[::-1], [atom], q_up * np.exp(up))),
-        np.concatenate(((p_down * np.exp(down))[::-1], [atom], q_up)),
+        np.concatenate((p_down[::-1], [atom], p_up)),
+        np.concatenate((q_down[::-1], [atom], q_up)),
         p_infinite,
         q_infinite,
     )
+
+
+def _room(losses: Floats, masses: Floats, infinite: float, others: Floats) -> float:
+    """What these Q-masses of losses leave of all P-mass, beside the others; negative where they are too much."""
+    return -math.fsum((*(masses * np.exp(losses)).tolist(), infinite, *others.tolist(), -1.0))
+
+
+def _spread(losses: Floats, masses: Floats, excess: float) -> float:
+    """Takes so much of the Q-masses (in place), from the smallest loss on; what more is then infinitely large.
+
+    Mass at X > 1 moves to 1, where it is left out, and to the next X, so that its mean stays: δ falls at no ε ≥ 0, and
+    as much of P is left out as of Q.
+    """
+    above = np.expm1(losses)
+    for k in range(masses.size):
+        if excess <= 0:
+            break
+        share = float(above[k] / above[k + 1]) * (1 + 4 * UNIT) if k + 1 < masses.size else 0.0
+        moved = min(float(masses[k]), excess / (1 - share)) if share < 1 else float(masses[k])
+        masses[k] -= moved
+        excess -= moved * (1 - share)
+        if k + 1 == masses.size:
+            return moved * float(above[k]) * (1 + 4 * UNIT)
+        masses[k + 1] += moved * share
+    return 0.0
 
 
 def _chord_at_zero(losses: Floats, forward: Floats, backward: Floats) -> float:
@@ -59,18 +90,19 @@ def _chord_at_zero(losses: Floats, forward: Floats, backward: Floats) -> float:
     return best * _UP
 
 
-def _kinks(losses: Floats, heights: Floats) -> tuple[Floats, Floats, float, float]:
-    """Where the minorant of heights at t = e^loss bends beyond t = 1, by how much, its last height and first slope."""
+def _kinks(losses: Floats, heights: Floats) -> tuple[Floats, Floats, float]:
+    """Where the minorant of heights at t = e^loss bends beyond t = 1, by how much, and its last height."""
     t = np.exp(losses)
     heights = np.minimum(heights * _UP, 1.0)
     # A slope below the range of doubles would lose mass: what is as flat as that ends here.
     flat = np.append(np.flatnonzero(heights <= 1e-280 * t), len(t) - 1)[0] + 1
     losses, t, heights = losses[:flat], t[:flat], heights[:flat]
-    corners = convex_minorant(t, heights)
+    corners = convex_minorant(np.expm1(losses), heights)
     losses, t, heights = losses[corners], t[corners], heights[corners]
     widths = t[:-1] * np.expm1(np.diff(losses))  # of losses next to 0 the difference of t would be rounding alone
-    slopes = np.append(np.minimum(np.diff(heights) / widths, 0.0), 0.0)
-    return losses[1:], np.maximum(np.diff(slopes), 0.0), float(heights[-1]), -float(slopes[0])
+    slopes = np.append(np.diff(heights) / widths, 0.0)
+    slopes = np.minimum.accumulate(slopes[::-1])[::-1]  # none steeper than the one before it, whatever was rounded
+    return losses[1:], np.diff(slopes), float(heights[-1])
 
 
 @remembered(32)

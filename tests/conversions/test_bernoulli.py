@@ -8,7 +8,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpcalc.conversions import rdp_deltas
+from dpcalc.accounting.compose import answer_of
+from dpcalc.accounting.question import Question
+from dpcalc.conversions import gdp_epsilon, rdp_deltas
 from dpcalc.conversions.bernoulli import RenyiRegion
 from dpcalc.mechanisms.declared import DeclaredRDP, DeclaredZCDP
 
@@ -108,3 +110,12 @@ def test_the_whole_profile_is_above_every_pair_and_near_the_best(orders: tuple, 
         for rate in np.exp(np.linspace(-14, -0.2, 12)):
             assert delta >= region.true_positive_rate(float(rate)) * (1 - 1e-12) - math.exp(epsilon) * rate
         assert delta <= region.delta(float(epsilon)) * 1.01
+
+
+def test_tiny_divergences_at_a_tiny_delta_are_not_free() -> None:
+    """A Gaussian within the bounds has an ε > 0: a total of P above 1 once made δ(0) negative, and ε = 0 enough."""
+    orders, bounds = (16.23447797154691, 26.809070556497073), (7.214057027758934e-11, 5.346689737645604e-12)
+    mu = math.sqrt(2 * min(bound / order for order, bound in zip(orders, bounds, strict=True))) * (1 - 1e-12)
+    delta = 9.193997553790118e-249
+    answer = answer_of([(DeclaredRDP(orders=orders, epsilons=bounds), 1)], Question(delta, None))
+    assert answer.upper >= float(gdp_epsilon(mu, delta)) > 1e-5

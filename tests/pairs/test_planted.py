@@ -158,6 +158,25 @@ def test_points_reproduce_no_less_than_the_profiles_they_are_made_of() -> None:
         assert sum(q) <= 1 + Fraction(1, 10**9)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_points_of_losses_next_to_zero_have_no_more_mass_than_there_is(seed: int) -> None:
+    """Slopes over losses much smaller than δ are mostly rounding: what is too much must not count as known."""
+    generator = np.random.default_rng(seed)
+    mu = float(10 ** generator.uniform(-8, 0))
+    losses = np.append(0.0, np.sort(10 ** generator.uniform(-13, 0.5, 12)))
+    near = np.sort(losses[generator.integers(1, 12, 3)] * (1 + 10 ** generator.uniform(-13, -9, 3)))
+    losses = np.unique(np.append(losses, near))
+    deltas = np.array([float(gdp_delta(mu, float(loss))) for loss in losses])
+    raised = deltas * (1 + 1e-9 * generator.random(losses.size))
+    pair = profile.pair_of_profiles(losses, raised, deltas)
+    for masses, infinite in ((pair.p, pair.p_infinite), (pair.q, pair.q_infinite)):
+        assert sum(Fraction(float(mass)) for mass in masses) + Fraction(infinite) <= 1 + 16 * Fraction(UNIT)
+    for loss, delta in zip(losses[1:], deltas[1:], strict=True):
+        t = [mpmath.expm1(mpf(float(x)) - mpf(float(loss))) for x in pair.losses]
+        above = mpmath.fsum(mpf(float(m)) * x for m, x in zip(pair.q, t, strict=True) if x > 0)
+        assert above * mpmath.exp(mpf(float(loss))) + mpf(pair.p_infinite) >= mpf(float(delta))
+
+
 def test_the_chord_across_zero_is_rounded_up() -> None:
     generator = np.random.default_rng(16)
     for _ in range(100):
