@@ -113,6 +113,13 @@ def test_total_variation_counts_the_errors_of_masses_and_what_is_at_infinity() -
         assert Fraction(closed_forms._total_variation(pair)) >= 1 + Fraction(pair.over) - below - above
 
 
+def test_total_variation_is_not_less_than_losses_above_0_say() -> None:
+    """Masses below 0 that are too large by rounding, as those of profiles once were, must not pass for no loss."""
+    pair: Any = Vague(random.Random(3))
+    pair.p, pair.q, pair.over = [Fraction(3, 2), Fraction(1, 2)], [Fraction(1), Fraction(1, 4)], 0.0
+    assert closed_forms._total_variation(pair) >= 1 / 4
+
+
 def test_total_variation_of_a_blend_is_that_of_both_by_their_weights() -> None:
     """Weights of truncated batches add up to more than 1, each being at least the probability of its pair."""
     chosen = random.Random(7)
