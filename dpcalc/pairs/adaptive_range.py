@@ -24,7 +24,7 @@ from dpcalc.effort import note, remembered
 from dpcalc.elementary import ndtr, ndtri
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.profile import pair_of_profiles
-from dpcalc.rounding import SMALLEST_NORMAL, UNIT
+from dpcalc.rounding import SMALLEST_NORMAL, UNIT, accumulated
 
 MOST_RUNS = 400
 """More of them are not worked out one by one."""
@@ -33,7 +33,7 @@ _FINEST, _FINE, _COARSE, _FEW = 512, 64, 40, 48  # steps from 0 to ε: fewest an
 _POINTS = 1500  # of a few runs
 _REACH = 18.0  # standard deviations of the loss: e^{-18²/2} is 1e-70
 _UP = 1 + 2**10 * UNIT  # more than the rounding of a step
-_ROUNDING = 2**13 * UNIT  # of differences of values, relative to these
+_ROUNDING = accumulated(16)  # of slopes, relative to these
 _PER_CHOICE = 15.0  # units of effort
 _AT_ONCE = 128  # runs that are worked out before a Gaussian takes over
 _NOTICED = 2.0**-30  # of itself: by how much a Gaussian's δ has to be larger
@@ -121,7 +121,8 @@ def _step(before: Floats, last: int, steps: int, width: float, shifts: Indices) 
 
     X ↦ X H(s/X) is convex, so that its chords bound it for t between two of them. Their mean is A u + B/u + C: with
     B < 0 it bulges over the chord of its ends by at most E = |B|Δu²/(4u³), and so over the larger end, which is D above
-    the other, by (4E - D)²/(16E) at most, and by nothing if D ≥ 4E.
+    the other, by (4E - D)²/(16E) at most, and by nothing if D ≥ 4E. All this holds for rounded values as it does for
+    exact ones, of which every mean is a mean too; and of an error of D at most half gets into the sum.
     """
     x, u = np.exp(width * shifts)[:, None], np.exp(-width * shifts)[:, None]
     ratio, unit = float(np.exp(-width * steps)), float(-np.expm1(-width * steps))
@@ -134,14 +135,17 @@ def _step(before: Floats, last: int, steps: int, width: float, shifts: Indices) 
     means = likely * high + (-np.expm1(-width * shifts)[:, None] / unit) * low
     apart_u = -np.expm1(-width * np.diff(shifts))[:, None] * u[:-1]  # of small ε differences would be rounding alone
     apart_x = np.expm1(width * np.diff(shifts))[:, None] * x[:-1]
-    steep, flat = np.diff(high, axis=0) / apart_x, np.diff(low, axis=0) / (ratio * apart_x)
-    bends = np.maximum(steep - flat, 0.0) + _ROUNDING * (np.abs(steep) + np.abs(flat))
-    bulge = bends * (ratio / unit * apart_u**2 / (4 * u[1:] ** 3)) + SMALLEST_NORMAL
+    bulge = _bends(high, low, apart_x, ratio) * (ratio / unit * apart_u**2 / (4 * u[1:] ** 3)) + SMALLEST_NORMAL
     larger = np.maximum(means[1:], means[:-1])
-    apart = np.maximum(np.abs(np.diff(means, axis=0)) - _ROUNDING * larger, 0.0)
-    over = np.maximum(4 * bulge - apart, 0.0)
+    over = np.maximum(4 * bulge - np.abs(np.diff(means, axis=0)), 0.0)
     best: Floats = np.max(larger + over * (over / (16 * bulge)), axis=0)
     return np.minimum(best * _UP, 1.0)
+
+
+def _bends(high: Floats, low: Floats, apart: Floats, ratio: float) -> Floats:
+    """By how much the slopes of `high` exceed those of `low`, at most; cells that are wide magnify their rounding."""
+    steep, flat = np.diff(high, axis=0) / apart, np.diff(low, axis=0) / (ratio * apart)
+    return np.asarray(np.maximum(steep - flat, 0.0) + _ROUNDING * (np.abs(steep) + np.abs(flat)))
 
 
 def _around(profile: Floats, last: int, steps: int, width: float) -> Floats:

@@ -192,5 +192,5 @@ def _log_moments(a: Floats, b: Floats, orders: Floats, sign: int = 1) -> Floats:
     for mass, all_, one in parts:
         excess += mass * (np.maximum(all_ - orders * one, 0.0) + sign * _ROUNDED * (all_ + orders * one))
     with np.errstate(divide="ignore"):
-        far = np.logaddexp(np.log(rare) + exponents, 0.0) * (1 + _ROUNDED) + 16 * UNIT * exponents
+        far = np.logaddexp(np.log(rare) + exponents, 0.0) + 16 * UNIT * exponents
     return np.where(exponents < LARGEST_EXPONENT, np.log1p(np.maximum(excess, 0.0)), far)

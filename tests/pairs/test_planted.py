@@ -328,6 +328,21 @@ def test_the_rounding_of_a_step_is_paid_for(erring: Callable[..., None]) -> None
     assert np.all(raised >= 0.3)
 
 
+def test_bends_are_rounded_up() -> None:
+    """Slopes that nearly cancel, of doubles taken as they are, in fractions."""
+    rng = np.random.default_rng(6)
+    for _ in range(20):
+        ratio, apart = float(rng.uniform(0.05, 0.9)), rng.uniform(0.01, 2, (12, 1))
+        slopes = rng.uniform(0.1, 1, (12, 9))
+        low = np.cumsum(np.vstack((rng.uniform(0, 1, (1, 9)), slopes * ratio * apart)), axis=0)
+        high = np.cumsum(np.vstack((rng.uniform(0, 1, (1, 9)), slopes * apart * (1 + 1e-15))), axis=0)
+        found = adaptive_range._bends(high, low, apart, ratio)
+        for i, j in np.ndindex(found.shape):
+            step = Fraction(float(apart[i, 0]))
+            steep, flat = (Fraction(float(each[i + 1, j])) - Fraction(float(each[i, j])) for each in (high, low))
+            assert Fraction(float(found[i, j])) >= steep / step - flat / (Fraction(ratio) * step)
+
+
 def test_the_mu_of_many_adaptive_runs_is_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """m² + a(n + 1/x + log((x + n - 1)/x)), a = ε²/4 and x = m²/a - 1, from the m of the first 128 runs."""
     chosen = random.Random(18)

@@ -18,7 +18,7 @@ from dpcalc.mechanisms.declared import DeclaredGDP, DeclaredRDP, DeclaredZCDP
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import PoissonSampled
-from dpcalc.pairs import renyi_frontier
+from dpcalc.pairs import adaptive_attack, renyi_frontier
 from dpcalc.pairs.points import BoundPair
 from dpcalc.pairs.renyi_frontier import Frontier, _log_moments, rdp_frontier, zcdp_frontier
 from dpcalc.rounding import UNIT
@@ -249,6 +249,57 @@ def test_moments_of_two_outcomes_are_on_their_side_of_the_exact_ones() -> None:
                 exact = mpmath.log(likely * x ** mpmath.mpf(order) + (1 - likely) * y ** mpmath.mpf(order))
                 assert high >= exact
                 assert low <= exact or order * a > 690
+
+
+def test_moments_beyond_the_doubles_are_above_the_exact_ones() -> None:
+    """Their largest part alone, e^{αa} times a mass that is anything between 1e-300 and 1, also where both cancel."""
+    rng = np.random.default_rng(5)
+    with mpmath.workdps(60):
+        for _ in range(300):
+            a, b = 10 ** rng.uniform(-2, 2), 10 ** rng.uniform(-250, 1)
+            order = 700 / a * 10 ** rng.uniform(0, 1)
+            found = float(_log_moments(np.array([a]), np.array([b]), np.array([order]))[0, 0])
+            x, y = mpmath.exp(mpf(a)), mpmath.exp(-mpf(b))
+            likely = -mpmath.expm1(-mpf(b)) / (x - y)
+            assert found >= mpmath.log(likely * x ** mpf(order) + (1 - likely) * y ** mpf(order))
+
+
+@pytest.mark.parametrize("rho", [1e-8, 0.02, 3.0])
+@pytest.mark.parametrize("way", [1, -1])
+def test_lines_far_below_the_limits_are_above_the_exact_ones(rho, way):
+    """A line may touch anywhere; (M - ψ)/ψ_y then is most of its height, and M is what the limit is as a double."""
+    frontier = zcdp_frontier(rho)
+    frontier = replace(frontier, b=frontier.b * 1e-4)
+    up, down = (frontier.a, frontier.b)[::way]
+    heights = frontier._lines(up, down, way)[1]
+    tops = np.argmax(_log_moments(up, down, frontier.orders) / frontier.limits, axis=-1)
+    for k in np.flatnonzero(np.isfinite(heights))[::6]:
+        with mpmath.workdps(50):
+            a, b, alpha = mpf(frontier.a[k]), mpf(frontier.b[k]), mpf(frontier.orders[tops[k]])
+            beta = alpha if way == 1 else 1 - alpha
+            y = mpmath.expm1(-b) / mpmath.expm1(-(a + b))
+            x = y * mpmath.exp(-a)
+            psi = x * mpmath.exp(beta * a) + (1 - x) * mpmath.exp(-beta * b)
+            by_y = beta * (mpmath.exp((beta - 1) * a) - mpmath.exp((1 - beta) * b))
+            slope = (beta - 1) * (mpmath.exp(beta * a) - mpmath.exp(-beta * b)) / by_y
+            assert heights[k] >= y - slope * x + (mpmath.exp(mpf(frontier.limits[tops[k]])) - psi) / by_y
+
+
+@pytest.mark.parametrize("rho", [3e-4, 0.2, 1.0])
+def test_masses_of_tests_are_on_their_side_of_the_exact_ones(rho, monkeypatch):
+    """What is made a pair of: P-masses below, and Q-masses above those of the losses a and -b, which are doubles."""
+    given = {}
+    made = adaptive_attack._corners
+    monkeypatch.setattr(adaptive_attack, "_corners", lambda p, q: given.update(p=p, q=q) or made(p, q))
+    frontier = zcdp_frontier(rho)
+    usual = slice(200)
+    frontier = replace(frontier, a=frontier.a[usual], b=frontier.b[usual] / 2)  # within the limits, all of them
+    frontier.tests()
+    with mpmath.workdps(40):
+        for a, b, p, q in zip(frontier.a[::-1], frontier.b[::-1], given["p"], given["q"], strict=True):
+            exact = mpmath.expm1(-mpf(b)) / mpmath.expm1(-(mpf(a) + mpf(b)))
+            assert p <= exact
+            assert q >= exact * mpmath.exp(-mpf(a))
 
 
 def test_limits_are_above_the_exact_ones_and_narrower_ones_below() -> None:
