@@ -199,7 +199,7 @@ def _chained(fresh: Indices, change: Complexes, tops: Floats, wrong: Floats) -> 
         logarithms = real + 1j * angles
         errors = (2 * wrong + 32 * ROUND * np.abs(change)) / size + ROUND * len(change) * (2 * np.abs(logarithms))
         told = np.isfinite(logarithms) & (wrong < 0.25 * size)
-        largest = np.clip(size + 2 * wrong, LEAST_DIVISOR, 1.0)  # of |M|/M(c)
+        largest = np.clip(size + 2 * wrong, LEAST_DIVISOR, 1.0)  # of |M|/M(c); what is vague is below it by wrong/2
         steps = (1 + rise) * largest / np.concatenate([np.ones_like(largest[:1]), largest[:-1]])
         unsure = ~(told & np.concatenate([np.ones_like(told[:1]), told[:-1]]))
         remainders = np.minimum(np.where(unsure, _curvature(steps - 1 + 0j), remainders), _HOPELESS)
@@ -209,7 +209,7 @@ def _chained(fresh: Indices, change: Complexes, tops: Floats, wrong: Floats) -> 
         np.where(np.isfinite(tops), tops, 0.0),
         np.where(known, np.where(told, logarithms, np.log(largest)), 0.0),
         np.where(known, remainders, _HOPELESS),
-        np.where(known, np.where(told, errors, 4 * ROUND * (1 - np.log(largest))), _HOPELESS),
+        np.where(known, np.where(told, errors, 0.0), _HOPELESS),
         known & ~told,
     )
 

@@ -71,6 +71,16 @@ def test_charges_do_not_depend_on_what_was_asked_before() -> None:
     assert np.array_equal(late.costs(norms), table().costs(norms))
 
 
+def test_norms_that_single_precision_cannot_tell_from_smaller_ones_are_rounded_up() -> None:
+    """Just above the end of a row, by less than float32 sees; and next to nothing, of which a float32 makes 0."""
+    charges, rng = table(), np.random.default_rng(8)
+    ends = np.ldexp(1 + rng.integers(0, 4096, 200) / 4096, rng.integers(-10, 2, 200))
+    above = ends * (1 + 2.0**-30)
+    assert np.array_equal(charges.codes(above), charges.codes(ends) + 1)
+    assert np.all(charges.costs(np.array([5e-324, 1e-60, 1e-46])) > 0)
+    assert np.all(table(scale=1e-60).costs(np.array([1e-60])) == UNKNOWN)
+
+
 def test_norms_beyond_all_rows_are_never_admitted_and_the_clip_ends_them() -> None:
     assert np.all(table().costs(np.array([1e7, 1e39, 1e300])) == UNKNOWN)
     clipped = table(largest=0.7).costs(np.array([0.7, 0.70001, 3.0]))
