@@ -24,7 +24,7 @@ from dpcalc.effort import note, remembered
 from dpcalc.elementary import ndtr, ndtri
 from dpcalc.pairs.points import PointPair
 from dpcalc.pairs.profile import pair_of_profiles
-from dpcalc.rounding import SMALLEST_NORMAL, UNIT, accumulated
+from dpcalc.rounding import SMALLEST_NORMAL, UNIT
 
 MOST_RUNS = 400
 """More of them are not worked out one by one."""
@@ -32,8 +32,8 @@ MOST_RUNS = 400
 _FINEST, _FINE, _COARSE, _FEW = 512, 64, 40, 48  # steps from 0 to ε: fewest and most for a few runs, and for more
 _POINTS = 1500  # of a few runs
 _REACH = 18.0  # standard deviations of the loss: e^{-18²/2} is 1e-70
-_UP = 1 + 2**10 * UNIT  # more than the rounding of a step
-_ROUNDING = accumulated(16)  # of slopes, relative to these
+_UP = 1 + 2**12 * UNIT  # more than the rounding of a step, in which e^ε errs by ε/2 + 4 units
+_ROUNDING = 2**13 * UNIT  # of slopes, relative to these, with that of e^ε
 _PER_CHOICE = 15.0  # units of effort
 _AT_ONCE = 128  # runs that are worked out before a Gaussian takes over
 _NOTICED = 2.0**-30  # of itself: by how much a Gaussian's δ has to be larger
