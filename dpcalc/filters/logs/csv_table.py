@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,11 +15,13 @@ from dpcalc.errors import InputError
 from dpcalc.files.reader import LONGEST_LINE, text_lines
 from dpcalc.filters.logs.decimals import parse_decimals
 from dpcalc.filters.logs.source import Source
-from dpcalc.filters.logs.table import Batch, LongLog, Row, TextIds, integer_ids, stacked
+from dpcalc.filters.logs.table import Batch, LongLog, Row, TextIds, integer_ids, stacked, whole_number
+from dpcalc.filters.logs.texts import ZERO, Letters, as_numbers
 from dpcalc.numbers import BLANKS, is_number, parse_number
 
 _CHUNK = 4 << 20
-_ZERO, _DIGITS = 48, 18
+_DIGITS = 18
+_OWN = re.compile(r"[_/]|(?:^|,) *[+-]?0[0-9]")  # where NumPy and dpcalc disagree on what a number is
 
 
 def header(source: Source) -> tuple[str, ...] | None:
@@ -75,9 +78,7 @@ def _arrow(log: LongLog, text_ids: bool) -> Iterator[Batch]:
     from pyarrow import compute
     from pyarrow import csv as arrow
 
-    types: dict[str, Any] = {"step": pa.int64(), **dict.fromkeys(log.columns.numbers, pa.float64())}
-    if log.columns.id is not None:
-        types["id"] = pa.string()
+    types = dict.fromkeys(log.columns.names, pa.string())
     convert = arrow.ConvertOptions(
         include_columns=log.columns.names, column_types=types, null_values=[], strings_can_be_null=False
     )
@@ -86,13 +87,14 @@ def _arrow(log: LongLog, text_ids: bool) -> Iterator[Batch]:
         with log.source.open() as stream:
             plain = stream if log.source.compressed else str(log.source.path)
             for table in arrow.open_csv(plain, read_options=read, convert_options=convert):
-                values = stacked([table.column(column).to_numpy() for column in log.columns.numbers])
+                numbers = [as_numbers(table.column(name), pa.float64()) for name in log.columns.numbers]
+                values = stacked([column.to_numpy() for column in numbers])
                 ids: Any = table.column("id") if log.columns.id else np.zeros(table.num_rows, dtype=np.int64)
                 if log.columns.id and not text_ids:
                     ids = _as_integers(ids)
                 elif log.columns.id and compute.any(compute.equal(ids, "")).as_py():
                     log.find_fault()
-                yield Batch(table.column("step").to_numpy(), ids, values)
+                yield Batch(as_numbers(table.column("step"), pa.int64()).to_numpy(), ids, values)
     except pa.ArrowInvalid:
         if log.columns.id is not None and not text_ids:
             raise TextIds from None
@@ -103,13 +105,11 @@ def _as_integers(ids: Any) -> NDArray[np.int64]:
     """A column of text as integers, if it is digits without a leading zero; raises TextIds otherwise: 01 is not 1."""
     import pyarrow as pa
 
-    _, places, data = ids.buffers()
-    ends = np.frombuffer(places, dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1]
-    letters = np.frombuffer(data or b"", dtype=np.uint8)[ends[0] : ends[-1]]
-    lengths, digits = np.diff(ends), letters - np.uint8(_ZERO)
+    letters = Letters.of(ids)
+    lengths, digits = letters.lengths, letters.letters - np.uint8(ZERO)
     if lengths.min(initial=1) < 1 or lengths.max(initial=1) > _DIGITS or digits.max(initial=0) > 9:
         raise TextIds
-    if np.any((digits[ends[:-1] - ends[0]] == 0) & (lengths > 1)):
+    if np.any((digits[letters.starts] == 0) & (lengths > 1)):
         raise TextIds
     found: NDArray[np.int64] = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return found
@@ -128,7 +128,8 @@ def _plain(log: LongLog, text_ids: bool) -> Iterator[Batch]:
             text += rest
             columns: list[Any] | None = None
             if not text_ids:
-                columns = parse_decimals(text.replace(b"\r\n", b"\n"), width, whole=place.get("id"))
+                whole = (place.get("id"), place.get("step"))
+                columns = parse_decimals(text.replace(b"\r\n", b"\n"), width, whole=whole)
             if columns is None:
                 try:
                     records = list(csv.reader(io.StringIO(text.decode(), newline="")))
@@ -145,13 +146,7 @@ def _batch(log: LongLog, place: dict[str, int], columns: list[Any], done: int, t
     try:
         values = stacked([_floats(columns[place[name]]) for name in log.columns.numbers])
         count = values.shape[-1]
-        if log.columns.step is None:
-            steps = np.arange(done, done + count)
-        else:
-            given = _floats(columns[place["step"]])
-            if not np.all((np.abs(given) < 2**53) & (given == np.rint(given))):
-                raise ValueError
-            steps = given.astype(np.int64)
+        steps = np.arange(done, done + count) if log.columns.step is None else _whole_numbers(columns[place["step"]])
     except (ValueError, OverflowError):
         log.find_fault()
     if log.columns.id is None:
@@ -164,11 +159,20 @@ def _batch(log: LongLog, place: dict[str, int], columns: list[Any], done: int, t
     return Batch(steps, ids.astype(np.int64) if isinstance(ids, np.ndarray) else integer_ids(ids), values)
 
 
+def _whole_numbers(column: Any) -> NDArray[np.int64]:
+    if isinstance(column, np.ndarray):
+        return column.astype(np.int64)
+    given = [whole_number(text) for text in column]
+    if None in given:
+        raise ValueError
+    return np.array(given, dtype=np.int64)
+
+
 def _floats(column: Any) -> NDArray[np.float64]:
     """A column of numbers, or of texts of numbers as dpcalc takes them."""
     if isinstance(column, np.ndarray):
         return column
-    together = "".join(column)
-    if together.isascii() and together.isprintable() and not {"_", "/"} & set(together):
+    together = ",".join(column)
+    if together.isascii() and together.isprintable() and not _OWN.search(together):
         return np.asarray(column, dtype=np.float64)
     return np.array([parse_number(text.strip(BLANKS)) for text in column])

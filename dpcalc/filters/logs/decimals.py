@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,10 +16,10 @@ _LONGEST = 16
 _FEW = 0.02
 
 
-def parse_decimals(text: bytes, width: int, *, whole: int | None = None) -> list[Floats] | None:
+def parse_decimals(text: bytes, width: int, *, whole: Collection[int | None] = ()) -> list[Floats] | None:
     """The columns of lines of `width` numbers, most of them such as 12 or 0.125; None for any other text.
 
-    In the column `whole` only 0, 1, 2, … as integers are written will do.
+    In the columns `whole` only 0, 1, 2, … as integers are written will do.
     """
     if not text.endswith(b"\n"):
         text += b"\n"
@@ -31,7 +33,7 @@ def parse_decimals(text: bytes, width: int, *, whole: int | None = None) -> list
     columns = []
     for column in range(width):
         first, last = starts[column::width], ends[column::width]
-        if column == whole and not _are_integers(letters, first, last):
+        if column in whole and not _are_integers(letters, first, last):
             return None
         found = _column(letters, first, last)
         if found is None:
@@ -68,6 +70,8 @@ def _column(letters: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray
         dots[dot] = place
     digits = lengths - (dots >= 0)
     odd |= (digits < 1) | (digits >= _LONGEST)
+    # Dots are no digits, and the letter behind a text of one is a comma or the end of a line.
+    odd |= (letters[starts] == _ZERO) & (letters[np.minimum(starts + 1, ends)] - np.uint8(_ZERO) <= 9)
     decimals = np.where(odd | (dots < 0), 0, lengths - dots - 1)
     values: Floats = mantissa / np.power(10.0, np.arange(_LONGEST))[decimals]
     return _with_odd_ones(values, np.flatnonzero(odd), letters, starts, ends)

@@ -12,6 +12,7 @@ from dpcalc.errors import InputError, missing
 from dpcalc.files.reader import check_size, reading, size_of
 from dpcalc.filters.logs.source import Source
 from dpcalc.filters.logs.table import BATCH_ROWS, Batch, Columns, LongLog, Row, TextIds, stacked
+from dpcalc.filters.logs.texts import as_numbers
 
 _ROW = 16  # bytes of memory that a row takes at least
 
@@ -61,16 +62,31 @@ def arrow_batch(table: Any, columns: Columns, done: int = 0, *, single: bool = F
         return None
     try:
         kept = single and not columns.beside and table.column(columns.value).type == pa.float32()
-        numbers = [table.column(name).cast(pa.float32() if kept else pa.float64()) for name in columns.numbers]
+        numbers = [_numbers(table.column(name), pa.float32() if kept else pa.float64()) for name in columns.numbers]
         values = stacked([column.to_numpy(zero_copy_only=False) for column in numbers])
         if columns.step is None:
             steps = np.arange(done, done + table.num_rows)
         else:
-            steps = table.column("step").cast(pa.int64()).to_numpy(zero_copy_only=False)
+            steps = _numbers(table.column("step"), pa.int64()).to_numpy(zero_copy_only=False)
         ids = np.zeros(table.num_rows, dtype=np.int64) if columns.id is None else _ids(table.column("id"))
     except pa.ArrowException:
         return None
     return None if ids is None else Batch(steps, ids, values)
+
+
+def _numbers(column: Any, kind: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return as_numbers(column, kind) if _is_text(column.type) else column.cast(kind)
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(is_text(kind) for is_text in texts)
 
 
 def _ids(column: Any) -> Any:
@@ -83,8 +99,7 @@ def _ids(column: Any) -> Any:
         return column.cast(pa.string())
     if pa.types.is_integer(column.type):
         return column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    if not any(is_text(column.type) for is_text in texts):
+    if not _is_text(column.type):
         return None
     return column.cast(pa.string())
 

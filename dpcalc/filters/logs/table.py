@@ -22,7 +22,7 @@ from dpcalc.numbers import BLANKS, NON_NEGATIVE, POSITIVE, RENYI_ORDER, Range, p
 BATCH_ROWS = 1 << 20
 # Rows that are Python objects take more room.
 _FEWER_ROWS = 1 << 17
-_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+_WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,18})")
 
 
 class Batch(NamedTuple):
@@ -138,7 +138,7 @@ class LongLog:
     def checked(self, line: int, step: object, name: object, fields: Sequence[object]) -> Row:
         """A row from raw fields; anything that is not a whole step, a name and numbers in their ranges is an error."""
         numbers = tuple(self._number(line, *field) for field in zip(self.columns.numbers, fields, strict=True))
-        whole = _whole(step)
+        whole = whole_number(step)
         if whole is None:
             raise InputError(f"expected a whole number in column step, got {_short(step)}", where=self.where(line))
         return Row(line, whole, None if self.columns.id is None else self._name(line, name), numbers)
@@ -206,9 +206,9 @@ def as_number(field: object) -> float | None:
         return float("inf")
 
 
-def _whole(text: object) -> int | None:
+def whole_number(text: object) -> int | None:
     """A step number; None for anything that is not one, or that does not fit into 64 bits."""
-    if isinstance(text, bool) or (isinstance(text, str) and not _WHOLE.fullmatch(text)):
+    if isinstance(text, bool) or (isinstance(text, str) and not _WHOLE.fullmatch(text.strip(BLANKS))):
         return None
     try:
         whole = int(text)  # type: ignore[call-overload]
