@@ -242,7 +242,7 @@ def read_question(draw: random.Random, folder: Path) -> Check | None:
             return None
         # Mechanisms that differ by less than the tolerance of the composition are those of another spec, told rightly.
         fine = number(again["epsilon"]) >= number(original["epsilon"]) * (1 - 2e-3)
-        # Under which adjacency a notion was declared, or a multiplier of the sensitivity, is not to be had from numbers.
+        # Under which adjacency a notion or a multiplier was declared is not to be had from its numbers.
         moved = command[0] not in ("convert", "calibrate") and again["adjacency"] != original["adjacency"]
         return (
             None

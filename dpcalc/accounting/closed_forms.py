@@ -118,8 +118,8 @@ def is_zero(parts: Parts, question: Question) -> bool:
 def _total_variation(pair: Pair) -> float:
     """δ at ε = 0, from above: whatever of P is not known to have a loss of at most 0, less Q of the losses above.
 
-    Masses that are bounds from above add up to 1 and their excess, which the P-mass of losses of at most 0 may hold. It is
-    never less than what the losses above 0 say alone, should there be more mass still.
+    Masses that are bounds from above add up to 1 and their excess, which the P-mass of losses of at most 0 may hold.
+    It is never less than what the losses above 0 say alone, should there be more mass still.
     """
     p, q, p_error, q_error = pair.cells(np.zeros(1))
     above = max(math.fsum((1, pair.excess(), -p[0], p_error[0])), float(p[1]))
