@@ -61,6 +61,9 @@ def own_cluster() -> Iterator[Any]:
     chosen = {
         "distributed.worker.memory.target": min(0.6, _KEPT / limit),
         "distributed.worker.memory.spill": min(0.7, _RESIDENT / limit),
+        # A worker that has nothing left to spill would wait for ever; without a pause it ends, and that is told.
+        "distributed.worker.memory.pause": False,
+        "distributed.scheduler.allowed-failures": 1,
         # Nobody looks at how the workers spend their time.
         "distributed.worker.profile.enabled": False,
         "distributed.admin.tick.interval": "1s",

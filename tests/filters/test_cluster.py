@@ -156,6 +156,30 @@ def test_a_worker_that_runs_out_of_memory_is_told(tmp_path: Path, monkeypatch: p
     assert "\n" not in str(error.value)
 
 
+_HELD: list[Any] = []
+
+
+def _hold(share: float, limit: int) -> float:
+    """Memory that cannot be spilled, up to a share of the limit; and the time for a worker to notice."""
+    import psutil
+
+    process = psutil.Process()
+    while process.memory_info().rss < share * limit:
+        _HELD.append(np.ones(500_000))
+    time.sleep(1)
+    return process.memory_info().rss / limit
+
+
+def test_a_worker_with_little_memory_left_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask pauses it at 80 %, for ever where there is nothing to spill, and nobody would hear of it."""
+    limit = 600_000_000
+    monkeypatch.setattr("distributed.system.MEMORY_LIMIT", limit)
+    monkeypatch.setattr("dask.system.CPU_COUNT", 1)
+    with workers.own_cluster() as local, distributed.Client(local) as client:
+        assert 0.8 < client.submit(_hold, 0.85, limit).result(timeout=30) < 0.95
+        assert client.submit(sum, [1, 2]).result(timeout=15) == 3
+
+
 def test_names_are_shared_out_the_same_wherever_they_stand() -> None:
     names = np.array(["a", "bc", "longer", "a", "ä"])
     together = shares(texts(names), 7).tolist()
