@@ -11,7 +11,8 @@ line φ grows by e^{y²/2} and |r(x + iy)| ≤ r(x), as long as |y| < πσ, wher
   E[r^{β-1}] ≤ E[r^β] = 1 + E[g];
 - for β < 2 and w ≤ πσ/2, by at most κ' β(β-1)/2 (1-q)^{β-2} q² (e^{1/σ²} - 1 + θ²), as |1 + s(r-1)| ≥ 1 - q there.
 
-What lies beyond the nodes is bounded where it is left out, and added.
+What lies beyond the nodes is bounded where it is left out, and added. And where e^z is all that counts there is no need
+of the rule: (E[r^β])^{1/β} ≤ 1 - q + q e^{(β-1)/(2σ²)} by Minkowski's inequality, and r ≥ q e^z shows how near that is.
 """
 
 from __future__ import annotations
@@ -46,11 +47,15 @@ def log_excess(powers: Floats, sigmas: Floats, rates: float | Floats) -> Floats:
         exponent = powers * (powers - 1) / (2 * sigma * sigma)
         result = np.where(exponent < 700, np.log(rate) + np.log(np.expm1(np.minimum(exponent, 700.0))), np.inf)
         result = np.where(exponent < 700, result, np.logaddexp(np.log1p(-rate), np.log(rate) + exponent))
+        apart = (powers - 1) / (2 * sigma * sigma)
+        result = np.minimum(result, powers * np.logaddexp(np.log1p(-rate), np.log(rate) + apart))
+        settled = powers * np.exp(np.log1p(-rate) - np.log(rate) - apart) <= ROUNDING * exponent
     result += ROUNDING * (1 + exponent + powers * np.abs(np.log(rate)))
     large = exponent + powers * np.log(rate) > _LARGE  # from some power on, as this is convex and begins below
     for members in _alike(sigmas, large.sum(axis=1)):
         far = large[members[0]]
-        for chosen, bound in ((~far & (powers < 2), _small_powers), (~far & (powers >= 2), _excess), (far, _large)):
+        left = far & ~settled[members].all(axis=0)
+        for chosen, bound in ((~far & (powers < 2), _small_powers), (~far & (powers >= 2), _excess), (left, _large)):
             at = np.flatnonzero(chosen)
             if at.size:
                 found = _in_parts(bound, powers[at], sigma[members], rate[members])

@@ -593,10 +593,31 @@ def test_the_bound_by_convexity_is_rounded_up() -> None:
     """Noise so small that no rule has nodes enough: q(e^{β(β-1)/2σ²} - 1)."""
     chosen = random.Random(14)
     for _ in range(60):
-        sigma, rate, power = chosen.uniform(1e-3, 2e-3), chosen.uniform(0.01, 0.9), 1 + chosen.uniform(1e-6, 1e-4)
+        sigma, rate, power = chosen.uniform(1e-3, 2e-3), chosen.uniform(0.01, 0.9), 1 + chosen.uniform(1e-7, 1e-6)
         found = float(subsampled_renyi.log_excess(np.array([power]), np.array([sigma]), rate)[0, 0])
         exponent = mpf(power) * (mpf(power) - 1) / (2 * mpf(sigma) ** 2)
         assert mpf(found) >= mpmath.log(mpf(rate)) + mpmath.log(mpmath.expm1(exponent))
+
+
+def test_little_noise_is_settled_by_its_norm() -> None:
+    """r ≥ q e^z is nearly all of r there; it is below the divergence, and the bound is next to it."""
+    chosen = random.Random(11)
+    for _ in range(200):
+        sigma, rate = 10 ** chosen.uniform(-4, -2.5), 10 ** chosen.uniform(-6, -0.001)
+        power = 1 + 10 ** chosen.uniform(-2, 4)
+        exact = power * mpmath.log(mpf(rate)) + mpf(power) * (mpf(power) - 1) / (2 * mpf(sigma) ** 2)
+        found = subsampled_renyi.log_excess(np.array([power]), np.array([sigma]), rate)[0, 0]
+        assert exact <= mpf(found) <= exact * (1 + mpf("1e-12"))
+
+
+@pytest.mark.parametrize("power", [1.5, 2, 3, 8])
+def test_the_bound_by_the_norm_holds_where_both_terms_count(power: float) -> None:
+    sigma, rate = 0.25, 2e-3
+    ratio = lambda x: 1 - mpf(rate) + mpf(rate) * mpmath.exp(x / mpf(sigma) - 1 / (2 * mpf(sigma) ** 2))  # noqa: E731
+    ends = [-20, 0, 2, 4, 8, 16, 32, power / sigma + 40]
+    mean = mpmath.quad(lambda x: ratio(x) ** power * mpmath.npdf(x), ends)
+    found = subsampled_renyi.log_excess(np.array([power]), np.array([sigma]), rate)[0, 0]
+    assert mpmath.log(mean - 1) <= mpf(found)
 
 
 def test_both_directions_of_a_pair_count_in_its_divergence() -> None:
