@@ -45,7 +45,7 @@ def log_excess(powers: Floats, sigmas: Floats, rates: float | Floats) -> Floats:
     rate = np.broadcast_to(rates, sigmas.shape)[:, None]
     with np.errstate(over="ignore"):
         exponent = powers * (powers - 1) / (2 * sigma * sigma)
-        result = np.where(exponent < 700, np.log(rate) + np.log(np.expm1(np.minimum(exponent, 700.0))), np.inf)
+        result: Floats = np.where(exponent < 700, np.log(rate) + np.log(np.expm1(np.minimum(exponent, 700.0))), np.inf)
         result = np.where(exponent < 700, result, np.logaddexp(np.log1p(-rate), np.log(rate) + exponent))
         apart = (powers - 1) / (2 * sigma * sigma)
         result = np.minimum(result, powers * np.logaddexp(np.log1p(-rate), np.log(rate) + apart))
