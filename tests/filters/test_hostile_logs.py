@@ -21,6 +21,7 @@ import pytest
 from dpcalc.errors import BusyError, InputError
 from dpcalc.files import archive as sealed
 from dpcalc.files import locked
+from dpcalc.filters import subsampled
 from dpcalc.filters.carrying import carry_out
 from dpcalc.filters.request import Request
 from dpcalc.filters.summary import members
@@ -294,6 +295,8 @@ def test_hardly_any_noise_under_sampling_takes_no_longer_than_enough_of_it(
         return true(nodes, *more)
 
     monkeypatch.setattr(subsampled_renyi, "_log_ratio", counted)
+    subsampled._lines.cache_clear()
+    subsampled._table.cache_clear()
     path.write_text("step,id,norm\n0,a,1\n0,b,0.5\n")
     for sigma in (1e-5, 0.3):
         evaluated.append(0)
