@@ -10,7 +10,7 @@ from typing import Any
 from dpcalc import conversions
 from dpcalc.guarantee import Guarantee
 from dpcalc.last_iterate import course
-from dpcalc.last_iterate.bound import COMPOSITION
+from dpcalc.last_iterate.bound import COMPOSITION, NOT_CONVEX
 from dpcalc.last_iterate.evaluate import Evaluated, best_of, bounds_of, evaluate
 from dpcalc.last_iterate.request import Request
 from dpcalc.last_iterate.setting import Setting
@@ -76,10 +76,7 @@ class Analysis:
     def _warnings(self) -> list[str]:
         setting, found = self.setting, []
         if not setting.is_convex:
-            found.append(
-                "no convexity information (strong convexity m, 0 for merely convex losses, or diameter D): "
-                "the answer is composition, which pays for every step as if all iterates were released"
-            )
+            found.append(NOT_CONVEX)
         if setting.strong_convexity and not setting.strongly_convex:
             found.append(
                 f"η = {setting.learning_rate:g} is 2/M, where steps need not contract: strong convexity is not used"

@@ -40,3 +40,8 @@ RDP = "rdp"
 
 # What must hold of clipped gradients; where the model is known, it is known too.
 CLIPPED = "clipped gradients are gradients of such losses (those of softmax may not be)"
+
+NOT_CONVEX = (
+    "no convexity information (strong convexity m, 0 for merely convex losses, or diameter D): "
+    "the answer is composition, which pays for every step as if all iterates were released"
+)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from dpcalc.asked import number, option, whole
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Result, Section
-from dpcalc.last_iterate.bound import CLIPPED
+from dpcalc.last_iterate.bound import CLIPPED, NOT_CONVEX
 from dpcalc.last_iterate.losses import LinearLoss, LinearName, LossName, loss_of
 from dpcalc.last_iterate.request import Request
 from dpcalc.numbers import NON_NEGATIVE
@@ -131,7 +131,10 @@ def explained(result: Result, request: Request, losses: LinearLoss, *, norms: st
     assert guarantee is not None
     if is_unproved(request, losses):
         largest = rounded_up(losses.gradient)
-        guarantee = guarantee.with_warnings(ACTIVE.format(classes=losses.classes, clip=request.clip, largest=largest))
+        active = ACTIVE.format(classes=losses.classes, clip=request.clip, largest=largest)
+        # The convexity that was stated is what the clip takes away: nobody left it out.
+        others = tuple(warning for warning in guarantee.warnings if warning != NOT_CONVEX)
+        guarantee = replace(guarantee, warnings=others).with_warnings(active)
     else:
         kept = (line for line in guarantee.assumptions if line != CLIPPED)
         guarantee = replace(guarantee, assumptions=(*kept, *losses.assumptions()))

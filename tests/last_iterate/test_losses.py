@@ -149,6 +149,7 @@ def test_a_clip_that_acts_on_several_classes_leaves_composition(dpcalc) -> None:
     idle = dpcalc(*RUN, *NOISE, "--clip", "3.17", *model, "-f", "json").json  # √10 = 3.1623
     assert acting["details"]["best"] == "composition"
     assert "never acts" in " ".join(acting["warnings"])
+    assert "no convexity information" not in " ".join(acting["warnings"])  # it was given; the clip takes it away
     assert idle["details"]["best"] != "composition"
     assert idle["epsilon"] < acting["epsilon"]
     # With two classes the clipped gradient is that of a convex loss again.
