@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tables import header, row
+from tables import as_command, header, mean, row
 
 from dpcalc.training.clipping import Online
 from dpcalc.training.data import Dataset, load
@@ -55,22 +56,26 @@ def cosines(trainer: Trainer, data: Dataset, multiplier: float, generator: np.ra
 def figure_1(data: Dataset, arguments: argparse.Namespace) -> dict[int, np.ndarray]:
     settings = Settings(
         model=arguments.model, backend=arguments.backend, batch_size=min(BATCH, len(data)), steps=max(arguments.steps),
-        lr=arguments.lr, clipping="online", clip=0.1, seed=0,
+        lr=arguments.lr, clipping="online", clip=0.1,
     )  # fmt: skip
     plan = Plan(settings=settings, records=len(data), delta=DELTA)
     plan = plan.with_noise(calibrated([plan], epsilon=arguments.epsilon))
-    trainer, generator, found = Trainer(plan, data), np.random.default_rng(1), {}
-    while trainer.step < trainer.total_steps:
-        trainer.advance()
-        if trainer.step in arguments.steps:
-            found[trainer.step] = cosines(trainer, data, plan.settings.noise_multiplier, generator)
+    found: dict[int, list[np.ndarray]] = {step: [] for step in sorted(arguments.steps)}
+    for seed in range(arguments.seeds):
+        trainer = Trainer(replace(plan, settings=replace(plan.settings, seed=seed)), data)
+        generator = np.random.default_rng(seed + 1)
+        while trainer.step < trainer.total_steps:
+            trainer.advance()
+            if trainer.step in found:
+                found[trainer.step].append(cosines(trainer, data, plan.settings.noise_multiplier, generator))
     asked = f"{arguments.model}, ε = {arguments.epsilon:g}, noise multiplier {plan.settings.noise_multiplier:.3f}"
-    print(f"Figure 1: {asked}; the paper: at every step one clip is clearly best\n")
+    print(f"Figure 1: {asked}, {arguments.seeds} seeds; the paper: at every step one clip is clearly best\n")
     print(header("step", "best clip", "its cosine", f"at clip {CLIPS[0]:g}", f"at clip {CLIPS[-1]:g}"))
+    means = {step: np.mean(values, axis=0) for step, values in found.items()}
     for step, values in found.items():
-        best = int(values.argmax())
-        print(row(step, f"{CLIPS[best]:.3g}", *(f"{v:.3f}" for v in (values[best], values[0], values[-1]))))
-    return found
+        best = int(means[step].argmax())
+        print(row(step, f"{CLIPS[best]:.3g}", *(mean([v[place] for v in values], 3) for place in (best, 0, -1))))
+    return means
 
 
 def figure_2(records: int, arguments: argparse.Namespace) -> dict[float, float]:
@@ -124,6 +129,7 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=3.0)
     parser.add_argument("--steps", type=int, nargs="+", default=list(STEPS))
     parser.add_argument("--granularity", type=int, default=5, help="k of Figure 2")
+    parser.add_argument("--seeds", type=int, default=1, help="of Figure 1, whose curves are their means")
     parser.add_argument("--folder", type=Path, help="where the picture goes; none unless told")
     arguments = parser.parse_args()
     data = load(arguments.data)
@@ -134,4 +140,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_command(main)

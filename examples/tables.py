@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from dpcalc.errors import DpcalcError
 
 
 class Results:
@@ -46,3 +49,11 @@ def row(*cells: object) -> str:
 
 def header(*columns: str) -> str:
     return f"{row(*columns)}\n|{'---|' * len(columns)}"
+
+
+def as_command(main: Callable[[], None]) -> None:
+    """Run it; what is wrong with the reader's files is told in a line, as `dpcalc` does."""
+    try:
+        main()
+    except DpcalcError as error:
+        sys.exit(str(error))

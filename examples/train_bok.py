@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from tables import Results, difference, header, mean, row
+from tables import Results, as_command, difference, header, mean, row
 
 from dpcalc.training.data import load
 from dpcalc.training.loop import Trainer
@@ -108,4 +108,4 @@ def told(data, chosen: Settings, runs: list[dict]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    as_command(main)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tables import Results, difference, header, mean, row
+from tables import Results, as_command, difference, header, mean, row
 
 from dpcalc import conversions
 from dpcalc.training.data import Dataset, load
@@ -192,4 +192,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_command(main)

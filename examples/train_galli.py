@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from galli_published import BEST, EPSILONS, METHODS, RESULTS
+from galli_published import BEST, EPSILONS, METHODS, RESULTS, WITHOUT_PRIVACY
 from news import load_news
-from tables import Results, difference, header, mean, row
+from tables import Results, as_command, difference, header, mean, row
 
 from dpcalc.training.data import Dataset, load
 from dpcalc.training.history import DivergedError
@@ -143,7 +143,8 @@ def one_row(
 
 def told(found: dict[str, Any], arguments: argparse.Namespace) -> str:
     known, ours = _published(found["method"], found["epsilon"], arguments), found["ours"]
-    winner = ", ".join(f"{name} = {value:.4g}" for name, value in found["winner"].items()) or "all diverged"
+    nothing = "all diverged" if found["ran"] else "none won in the paper" if arguments.best else "none asked for"
+    winner = ", ".join(f"{name} = {value:.4g}" for name, value in found["winner"].items()) or nothing
     paper = "–" if known is None else f"{known[0]} ± {known[1]}"
     runs = found["grid"] if found["ran"] == found["grid"] else f"{found['ran']} of {found['grid']}"
     gap = "–" if known is None or not ours else difference(ours, known[0])
@@ -184,8 +185,12 @@ def baseline(data: Dataset, arguments: argparse.Namespace, results: Results) -> 
             name = f"no privacy {arguments.task} {len(data)} {rate:.4g} {chosen.as_dict()}"
             found.append(results.of(name, lambda plan=plan, rate=rate: _plain_run(plan, data, rate)))
         tried.append((statistics.mean(found), rate, [100 * abs(merit) for merit in found]))
-    _, rate, ours = max(tried)
-    return row("–", "no privacy", len(tried), 0, f"lr = {rate:.4g}", "–", mean(ours), "–", "–")
+    best, rate, ours = max(tried)
+    known = WITHOUT_PRIVACY.get((arguments.task, arguments.granularity))
+    winner = f"lr = {rate:.4g}{'' if known is None else f' (paper: {known:.4g})'}"
+    if not math.isfinite(best):
+        winner, ours = "all diverged", []
+    return row("–", "no privacy", len(tried), 0, winner, "–", mean(ours) if ours else "–", "–", "–")
 
 
 def _plain_run(plan: Plan, data: Dataset, rate: float) -> float:
@@ -228,7 +233,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", help="only these, as lr=1 or lr=1,clip=0.1, with the whole grid's noise")
     parser.add_argument("--results", help="a JSON file of finished runs")
     parser.add_argument("--folder", type=Path, help="where the picture goes; none unless told")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.task == "news" and arguments.glove is None:
+        parser.error("--task news needs --glove FILE, GloVe's text file of 50 numbers a word")
+    return arguments
 
 
 def main() -> None:
@@ -266,4 +274,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_command(main)

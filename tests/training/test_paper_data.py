@@ -20,6 +20,36 @@ def test_articles_become_the_vectors_of_their_first_words(example, tmp_path):
     assert data.x_test[0][:4].tolist() == [0, 0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("train.csv", None, "no such file; expected AG News's lines"),
+        ("train.csv", "text,label\nfuel,1\n", "line 1: expected a class from 1 on"),
+        ("test.csv", '"1","Fuel","up"\n\n', "line 2: expected a class from 1 on"),
+        ("test.csv", '"0","Fuel","up"\n', "line 1: expected a class from 1 on"),
+        ("test.csv", "", "has no articles"),
+        ("glove.txt", None, "no such file; expected GloVe's text file"),
+        ("glove.txt", "else 1 2\n", "has none of the articles' words"),
+        ("glove.txt", "fuel 1 2\nup 3\n", "line 2: expected a word and 2 numbers"),
+        ("glove.txt", "fuel 1 x\n", "line 1: expected a word and 2 numbers"),
+        ("glove.txt", "fuel 1 nan\n", "line 1: expected a word and 2 numbers"),
+        ("glove.txt", "fuel\n", "line 1: expected a word and 50 numbers"),
+    ],
+)
+def test_what_is_wrong_with_files_of_news_is_told(example, tmp_path, name, text, words):
+    module = example("news")
+    files = {"train.csv": '"1","Fuel","up"\n', "test.csv": '"2","Fuel","up"\n', "glove.txt": "fuel 1 2\nup 3 4 \n"}
+    for each, content in files.items():
+        (tmp_path / each).write_text(content)
+    data = module.load_news(str(tmp_path), str(tmp_path / "glove.txt"))
+    assert data.classes == 2  # the second is in the test articles alone
+    (tmp_path / name).unlink()
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=words):
+        module.load_news(str(tmp_path), str(tmp_path / "glove.txt"))
+
+
 def test_digits_laid_over_one_another_have_the_labels_of_their_images(example, images):
     module = example("digits")
     data = module.overlaid(load(str(images)))

@@ -1,10 +1,16 @@
 """The commands of the papers: every setting has its published figure, and their loaders read their files."""
 
+import argparse
 import itertools
+import json
+import math
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from dpcalc.training.data import load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -75,6 +81,7 @@ def test_a_grid_of_galli_is_validated_and_compared(main, tmp_path):
     assert "2 seeds" in rows[0]
     (table,) = cells(rows)
     assert [row["method"] for row in table] == ["no privacy", "online", "adam-wosm"]
+    assert all(" ± " in row["test, ours"] for row in table)
     assert (tmp_path / "pictures" / "galli-mnist-2.png").stat().st_size > 1000
     again = cells(main("train_galli", *asked, *more, *kept))[0]
     assert [row["test, ours"] for row in again] == [row["test, ours"] for row in table]
@@ -109,12 +116,60 @@ def test_news_from_files_is_searched(main, tmp_path):
     (table,) = cells(main("train_galli", *asked, *records))
     assert table[0]["test, paper"] == "86.43 ± 0.08"
     assert table[0]["runs"] == "1 of 9"
+    records[1:4] = [5, "--epsilons", 7]  # Table 13
+    (table,) = cells(main("train_galli", *asked, *records, "--no-privacy"))
+    assert [row["test, paper"] for row in table] == ["–", "86.32 ± 0.09"]
+    assert table[0]["winner"].endswith("(paper: 0.003162)")
+    assert table[1]["winner"] == "lr = 0.3162"
+
+
+def test_what_nobody_ran_has_not_diverged(example, monkeypatch):
+    """In the paper no quantile won on Fashion-MNIST at ε = 1, so --best runs none."""
+    module = example("train_galli")
+    asked = ["--task", "fashion", "--data", "none", "--granularity", "5", "--epochs", "1", "--best"]
+    monkeypatch.setattr(sys, "argv", ["train_galli.py", *asked])
+    arguments = module.parse()
+    found = module.one_row("quantile", 1, range(1000), arguments, module.Results(None))
+    assert " 0 of 25 " in module.told(found, arguments)
+    assert "none won in the paper" in module.told(found, arguments)
+
+
+def test_a_baseline_of_which_every_rate_diverges_says_so(example, monkeypatch):
+    module = example("train_galli")
+    monkeypatch.setattr(module, "_plain_run", lambda *_: -math.inf)
+    monkeypatch.setattr(sys, "argv", ["train_galli.py", "--data", "none", "--granularity", "5"])
+    told = module.baseline(range(1000), module.parse(), module.Results(None))
+    assert "all diverged" in told
+    assert "inf" not in told
+
+
+def test_news_without_vectors_is_told_before_anything_is_read(main, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ending:
+        main("train_galli", "--task", "news", "--data", tmp_path / "none")
+    assert ending.value.code == 2
+    assert "--glove FILE" in capsys.readouterr().err
+
+
+def test_what_is_wrong_with_the_reader_s_files_is_told_in_a_line(example, tmp_path):
+    module = example("tables")
+
+    def main():
+        example("train_bok")
+        load(str(tmp_path / "none"))
+
+    with pytest.raises(SystemExit) as ending:
+        module.as_command(main)
+    assert "none" in ending.value.code
+    assert "\n" not in ending.value.code.strip()
 
 
 def test_figures_1_and_2_of_galli(main, images):
     asked = ["--model", "logistic", "--backend", "numpy", "--steps", 2, 4, "--lr", 0.5, "--folder", "pictures"]
-    first, second = cells(main("galli_figures", "--data", images, *asked))
+    rows = main("galli_figures", "--data", images, *asked, "--seeds", 2)
+    first, second = cells(rows)
+    assert "2 seeds" in rows[0]
     assert [row["step"] for row in first] == ["2", "4"]
+    assert all(" ± " in row["its cosine"] for row in first)
     assert all(abs(float(row["difference"])) < 1e-4 for row in second)  # ν_g = 1.01 ν in the paper
     assert Path("pictures/galli-1-2.png").stat().st_size > 1000
 
@@ -183,11 +238,39 @@ def test_bok_chooses_the_steps_where_its_approximation_is_least(example):
 
 
 def test_individual_epsilons_of_koskela_in_miniature(main, images):
-    asked = ["--epochs", 1, "--steps", 4, "--sample", 50, "--folder", "pictures"]
-    digits, records, curve = cells(main("train_koskela", "--data", images, *asked))
+    asked = ["--epochs", 1, "--steps", 4, "--sample", 50, "--seeds", 2, "--results", "runs.json"]
+    rows = main("train_koskela", "--data", images, *asked, "--folder", "pictures")
+    digits, spread, records, curve = cells(rows)
     assert len(digits) == 10
-    assert sum(int(row["records, RDP"]) for row in records) == 50
+    assert "means of 2 seeds" in " ".join(rows)
+    assert all(" ± " in row[name] for row in spread for name in ("plain", "filtered"))
+    assert sum(float(row["records, RDP"]) for row in records) == 50
+    assert sum(float(row["records, loss distributions"]) for row in records) == 50
     assert all(float(row["ε, loss distributions"]) <= float(row["ε, GDP"]) + 1e-4 for row in curve)
+    assert Path("pictures/koskela-1.png").stat().st_size > 1000
+    # Seeds are runs of their own, and a run that is there is not run again.
+    kept = json.loads(Path("runs.json").read_text())
+    assert len({json.dumps(run) for run in kept.values()}) == len(kept) == 4
+    assert main("train_koskela", "--data", images, *asked) == rows[:-1]
+
+
+def test_a_digit_s_spread_and_its_mean_are_over_seeds(example, monkeypatch, capsys):
+    """Two seeds told by hand: ε of digit 0 is 1 and 3, of all others 0; losses are 10 times that."""
+    module = example("train_koskela")
+    runs = {"seed 0": 1.0, "seed 1": 3.0}
+    looks = [[[(v, 10 * v, 10 * v, 0.5)] + [(0.0, 0.0, 0.0, 0.5)] * 9] * 2 for v in runs.values()]
+    found = iter([{"looks": look, "epsilon": 2.7524} for look in looks])
+    monkeypatch.setattr(module, "one_run", lambda *_: next(found))
+    arguments = argparse.Namespace(steps=50, seeds=range(2))
+    module.subgroups(range(10), arguments, module.Results(None))
+    digits, spread = cells(capsys.readouterr().out.strip().splitlines())
+    assert digits[0]["mean individual ε"] == "2.000 → 2.000"
+    assert [row["plain"] for row in spread] == [
+        "2.000 ± 1.414",
+        "20.000 ± 14.142",
+        "20.000 ± 14.142",
+        *["1.000 ± 0.000"] * 2,
+    ]
 
 
 def test_figures_3_to_5_of_koskela(main):
