@@ -94,6 +94,45 @@ def test_rates_of_zcdp_are_at_least_those_of_its_gaussian(rho: float, rate: floa
         assert gaussian <= DeclaredZCDP(rho=rho).true_positive_rate(rate) <= gaussian * 1.6
 
 
+def attained_epsilon(rho: float, delta: float) -> float:
+    """The largest ε at δ of Bernoulli pairs whose divergences of many orders are all within ρ-zCDP: about the truth."""
+    orders = 1 + np.geomspace(1e-5, 60.0, 2500) / math.sqrt(rho)
+
+    def holds(y: float, x: float) -> bool:
+        for p, q in ((y, x), (x, y)):
+            first = orders * math.log(p) + (1 - orders) * math.log(q)
+            second = orders * math.log1p(-p) + (1 - orders) * math.log1p(-q)
+            if (np.logaddexp(first, second) > orders * (orders - 1) * rho * (1 + 1e-9) + 1e-13).any():
+                return False
+        return True
+
+    def largest(x: float) -> float:
+        low, high = x, 1 - 1e-12
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (middle, high) if holds(middle, x) else (low, middle)
+        return low
+
+    def score(x: float) -> float:
+        return math.log(max(largest(x) - delta, 1e-300) / x)
+
+    rates = np.geomspace(1e-16, 0.6, 60)
+    for _ in range(2):
+        best = int(np.argmax([score(float(x)) for x in rates]))
+        rates = np.geomspace(rates[max(best - 1, 0)], rates[min(best + 1, rates.size - 1)], 12)
+    return max(score(float(x)) for x in rates)
+
+
+@pytest.mark.parametrize(
+    ("rho", "delta"), [(0.1, 0.2), (1.0, 0.5), (1.0, 0.2), (1e-3, 0.01), (0.1, 0.01), (0.1, 1e-5), (10.0, 1e-3)]
+)
+def test_zcdp_says_what_bernoulli_pairs_attain(rho: float, delta: float) -> None:
+    notion, attained = DeclaredZCDP(rho=rho), attained_epsilon(rho, delta)
+    found = notion.epsilon_at(delta)
+    assert attained * (1 - 1e-5) <= found <= attained * 1.001
+    assert delta * (1 - 1e-5) <= notion.delta_at(attained) <= delta * 1.002
+
+
 def test_several_orders_are_no_worse_than_each_and_better_than_the_chords() -> None:
     both = DeclaredRDP(orders=(2.0, 16.0), epsilons=(0.05, 0.3))
     singles = [DeclaredRDP(orders=(order,), epsilons=(bound,)) for order, bound in ((2.0, 0.05), (16.0, 0.3))]

@@ -36,8 +36,8 @@ class RenyiCurve(Declared):
         """Up to which order the curve is known."""
 
     @abstractmethod
-    def region(self) -> RenyiRegion:
-        """The Bernoulli pairs that some of the orders allow."""
+    def region(self, near: float = 0.0) -> RenyiRegion:
+        """The Bernoulli pairs that some of the orders allow, among them those that should decide `near` an ε."""
 
     @abstractmethod
     def frontier(self) -> Frontier | None:
@@ -78,10 +78,16 @@ class RenyiCurve(Declared):
         return found
 
     def epsilon_at(self, delta: float) -> float:
-        return conversions.rdp_curve_epsilon(self.rdp, delta, largest=self.largest_order())
+        """By single orders, or by tests within several: where δ is large these are much better."""
+        found = conversions.rdp_curve_epsilon(self.rdp, delta, largest=self.largest_order())
+        return min(found, self.region(found).epsilon(delta)) if found else found
 
     def delta_at(self, epsilon: float) -> float:
-        return conversions.rdp_curve_delta(self.rdp, epsilon, largest=self.largest_order())
+        return self._delta(epsilon) if epsilon else self._advantage
+
+    def _delta(self, epsilon: float) -> float:
+        found = conversions.rdp_curve_delta(self.rdp, epsilon, largest=self.largest_order())
+        return min(found, self.region(epsilon).delta(epsilon))
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
         shifted = false_positive_rate + self.advantage()
@@ -92,7 +98,7 @@ class RenyiCurve(Declared):
 
     @cached_property
     def _advantage(self) -> float:
-        return min(self.region().delta(0.0), self.delta_at(0.0))
+        return self._delta(0.0)
 
     def _profile_pair(self, orders: Floats, largest_loss: float, mu: float = math.inf) -> PointPair:
         """The pair of the best δ that single orders give at some losses, and the Bernoulli pairs at theirs.

@@ -76,13 +76,18 @@ class DeclaredZCDP(RenyiCurve):
     def largest_order(self) -> float:
         return 1e12
 
-    def region(self) -> RenyiRegion:
-        """The Kullback–Leibler divergence is at most ρ too, and decides where errors of both kinds are alike."""
+    def region(self, near: float = 0.0) -> RenyiRegion:
+        """The Kullback–Leibler divergence is at most ρ too, and decides where errors of both kinds are alike.
+
+        Beyond ρ the orders of the Gaussian of this ρ count that decide there.
+        """
         import numpy as np
 
         from dpcalc.conversions.bernoulli import RenyiRegion
 
-        orders = np.append(1.0, 1 + np.geomspace(0.02, 12.0, 24) * min(1 / math.sqrt(self.rho), 1e6))
+        common = np.geomspace(0.02, 12.0, 24) * min(1 / math.sqrt(self.rho), 1e6)
+        around = np.geomspace(0.7, 1.4, 17) * min((near / self.rho - 1) / 2, 1e6) if near > self.rho else np.zeros(0)
+        orders = np.append(1.0, 1 + np.sort(np.append(common, around)))
         return RenyiRegion(orders, orders * self.rho)
 
     def rdp(self, orders: Floats) -> Floats:
@@ -163,7 +168,7 @@ class DeclaredRDP(RenyiCurve):
     def largest_order(self) -> float:
         return max(self.orders)
 
-    def region(self) -> RenyiRegion:
+    def region(self, near: float = 0.0) -> RenyiRegion:  # noqa: ARG002
         import numpy as np
 
         from dpcalc.conversions.bernoulli import RenyiRegion
@@ -174,12 +179,6 @@ class DeclaredRDP(RenyiCurve):
     def rdp(self, orders: Floats) -> Floats:
         curve, _ = conversions.rdp_between(self.orders, self.epsilons)
         return curve(orders)
-
-    def epsilon_at(self, delta: float) -> float:
-        return min(super().epsilon_at(delta), self.region().epsilon(delta))
-
-    def delta_at(self, epsilon: float) -> float:
-        return min(super().delta_at(epsilon), self.region().delta(epsilon))
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair
