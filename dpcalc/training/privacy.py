@@ -49,16 +49,20 @@ class Account:
 
 
 def epsilon_so_far(plan: Plan, final: float) -> Callable[[int], float]:
-    """A quick upper bound on ε after any number of steps, for the progress bar; never above the `final` one."""
+    """A quick upper bound on ε after any number of steps, for the progress bar; never above the `final` one.
+
+    Of several runs that share a budget the others count as a whole: they may be over already.
+    """
     orders = np.array(DEFAULT_ORDERS)
-    mechanism, _ = plan.releases()[0]
+    mechanism, whole = plan.releases()[0]
+    others = plan.runs - 1
     rdps = mechanism.rdp(orders)
-    looked = sum((count * each.rdp(orders) for each, count in plan.looked), np.zeros(len(orders)))
+    looked = sum((plan.runs * count * each.rdp(orders) for each, count in plan.looked), np.zeros(len(orders)))
     mu = None if plan.looked else mechanism.gdp()
 
     def epsilon(steps: int) -> float:
-        count = plan.releases(steps=min(steps, plan.planned_steps))[0][1]
-        left = plan.delta - steps * plan.overflow
+        count = plan.releases(steps=min(steps, plan.planned_steps))[0][1] + others * whole
+        left = plan.delta - (steps + others * plan.total_steps) * plan.overflow
         known = [final, float(conversions.rdp_epsilon(orders, count * rdps + looked, left))]
         if mu is not None:
             known.append(float(conversions.gdp_epsilon(up(mu * math.sqrt(count)), left)))
@@ -70,12 +74,14 @@ def epsilon_so_far(plan: Plan, final: float) -> Callable[[int], float]:
 def account(plan: Plan, *, classes: int = 10, steps: int | None = None, listed: bool = True) -> Account:
     """What all runs of this plan guarantee together, certified: the filter's budget, or the composition.
 
-    Last-iterate bounds are listed. One that counts the rounding of its steps is certified, and decides where nothing
-    but the last iterate is to be released. Unless they are to be `listed`, those that decide nothing are left out.
+    After so many `steps` of one of them the others count as a whole: they may be over already. Last-iterate bounds are
+    listed. One that counts the rounding of its steps is certified, and decides where nothing but the last iterate is to
+    be released. Unless they are to be `listed`, those that decide nothing are left out.
     """
     if plan.settings.filter != "none":
-        return Account(guarantee=_filter_guarantee(plan))
-    composed = _composed([(m, count * plan.runs) for m, count in plan.releases(steps=steps)], plan)
+        return Account(guarantee=_filter_guarantee(plan, [(m, count * plan.runs) for m, count in plan.looked]))
+    parts = _together([plan.releases(steps=steps), *[plan.releases()] * (plan.runs - 1)])
+    composed = _composed(parts, plan)
     row = {"name": "composition", "theorem": "; ".join(composed.citations), "mu": composed.mu}
     rows = [{**row, "epsilon": composed.epsilon, "adjacency": composed.adjacency, "guarantee": composed.status}]
     from dpcalc.training.last_iterate import last_iterate_bounds
@@ -103,12 +109,16 @@ def account_search(plans: Sequence[Plan]) -> Account:
     if any(plan.settings.filter != "none" for plan in plans):
         if len({plan.budget.notion for plan in plans}) > 1:
             raise InputError("a filtered search needs the same budget in every run: do not vary epochs or batches.")
-        return account(first)
+        return Account(guarantee=_filter_guarantee(first, _together([plan.looked for plan in plans])))
+    return Account(guarantee=_composed(_together([plan.releases() for plan in plans]), first))
+
+
+def _together(runs: Sequence[Parts]) -> Parts:
+    """What several runs release, each kind of it once with its count."""
     counts: dict[Mechanism, int] = {}
-    for plan in plans:
-        for mechanism, count in plan.releases():
-            counts[mechanism] = counts.get(mechanism, 0) + count
-    return Account(guarantee=_composed(list(counts.items()), first))
+    for mechanism, count in (part for run in runs for part in run):
+        counts[mechanism] = counts.get(mechanism, 0) + count
+    return list(counts.items())
 
 
 def _composed(parts: Parts, plan: Plan) -> Guarantee:
@@ -124,15 +134,15 @@ def _composed(parts: Parts, plan: Plan) -> Guarantee:
     return replace(composed, assumptions=(*kept, *ASSUMPTIONS), remarks=remarks)
 
 
-def _filter_guarantee(plan: Plan) -> Guarantee:
+def _filter_guarantee(plan: Plan, looked: Parts) -> Guarantee:
+    """The budget of all runs, each as that of `plan`, and what is `looked` at in all of them together."""
     from dpcalc.accounting.compose import compose
     from dpcalc.accounting.implied import implied
 
     notion, settings = plan.budget.notion, plan.settings
     assert notion is not None
     whole = notion.repeated(plan.runs) if plan.runs > 1 else notion
-    if plan.looked:
-        looked = [(mechanism, count * plan.runs) for mechanism, count in plan.looked]
+    if looked:
         guarantee = compose([(whole, 1), *looked], delta=plan.delta)
         guarantee = replace(guarantee, remarks=(*guarantee.remarks, _LOOKED))
         if plan.looks.watched:  # whether a record can attain all of it at once is not known

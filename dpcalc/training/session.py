@@ -113,7 +113,7 @@ def _search(
     if charge is not None:
         charge(accounted.guarantee)
     with progress("Searching", total=sum(each.total_steps for _, each in planned)) as advance:
-        trials = search(planned, data, observe=_observer(planned[0][1], accounted.guarantee, advance))
+        trials = search(planned, data, observe=_observer(None, accounted.guarantee, advance))
     return _search_result(trials, accounted.guarantee, wanted, data)
 
 
@@ -158,9 +158,10 @@ def _growth(plan: Plan, guarantee: Guarantee, steps: int) -> list[dict[str, Any]
     return [{"step": step, "epsilon": guarantee.epsilon if step == steps else epsilon(step)} for step in some]
 
 
-def _observer(plan: Plan, guarantee: Guarantee, advance: Callable[..., None]) -> Callable[[Trainer], None]:
-    """Tells the progress bar about each step: loss, ε so far, active records."""
-    epsilon = epsilon_so_far(plan, math.inf if guarantee.epsilon is None else guarantee.epsilon)
+def _observer(plan: Plan | None, guarantee: Guarantee, advance: Callable[..., None]) -> Callable[[Trainer], None]:
+    """Tells the progress bar about each step: loss, ε so far, active records; of a search (no plan) all of its ε."""
+    final = math.inf if guarantee.epsilon is None else guarantee.epsilon
+    epsilon = (lambda _: final) if plan is None else epsilon_so_far(plan, final)
 
     def observe(trainer: Trainer) -> None:
         def notes() -> tuple[str, ...]:

@@ -1,12 +1,15 @@
 """What a run costs: the papers' numbers, the notions they are stated in, and the noise for a budget."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from dpcalc import conversions
 from dpcalc.errors import InputError
+from dpcalc.report import rounded_up
+from dpcalc.training import session
 from dpcalc.training.last_iterate import last_iterate_bounds
 from dpcalc.training.plan import Plan
 from dpcalc.training.privacy import account, account_search, calibrated, epsilon_so_far
@@ -210,6 +213,39 @@ def test_a_filtered_search_needs_one_budget():
     grid = [replace(GD, steps=steps, filter="gdp") for steps in (10, 20)]
     with pytest.raises(InputError, match="same budget"):
         account_search([_plan(each, runs=2) for each in grid])
+
+
+@pytest.mark.parametrize("sizes", [(6000, 60), (60, 6000)])
+def test_a_filtered_search_pays_for_the_looks_of_every_run(sizes):
+    """Smaller batches are more steps, and more counts of who ran out: the first run's alone are not enough."""
+    each = Settings(
+        model="logistic", algorithm="cgd", epochs=3, noise_multiplier=50.0, filter="gdp",
+        stop_below=0.2, stop_by="gaussian", look_noise=1e-4,
+    )  # fmt: skip
+    grid = [_plan(replace(each, batch_size=size), runs=2) for size in sizes]
+    # Three epochs are three Gaussians a run; a third of 3·10 and 3·1000 steps more, and a count after each of them.
+    looks = (10 + 1000) / (2 * 1e-4 * MNIST) ** 2
+    assert account_search(grid).guarantee.mu == pytest.approx((2 * 3 / 50**2 + looks) ** 0.5, rel=1e-9)
+
+
+@pytest.mark.parametrize("settings", [replace(GD, steps=100), replace(BOK, adjacency="add-remove", steps=100 * 40)])
+def test_other_runs_of_a_budget_may_be_over_when_one_of_them_begins(settings):
+    """100 Gaussians a run (a cyclic epoch is one of them): in the third of three runs 200 are spent already."""
+    settings = replace(settings, noise_multiplier=50.0, regularization=0.0)
+    one = settings.steps // 100
+    for taken in (1, 40, 100):
+        mu = (200 + taken) ** 0.5 / 50
+        assert _account(settings, runs=3, steps=taken * one).guarantee.mu == pytest.approx(mu, rel=1e-9)
+        expected = float(conversions.gdp_epsilon(mu, 1e-5))
+        assert epsilon_so_far(_plan(settings, runs=3), np.inf)(taken * one) >= expected
+
+
+def test_the_running_line_of_a_search_shows_what_all_of_it_costs():
+    guarantee, shown = _account(replace(GD, steps=100, noise_multiplier=50.0), runs=9).guarantee, []
+    observe = session._observer(None, guarantee, lambda notes: shown.extend(notes()))
+    history = SimpleNamespace(active=[7], losses=[0.5])
+    observe(SimpleNamespace(history=history, step=1, total_steps=100))
+    assert shown[1] == f"ε ≤ {rounded_up(guarantee.epsilon)}"
 
 
 def test_epsilon_so_far_grows_to_an_upper_bound_of_the_whole():
