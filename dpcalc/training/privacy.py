@@ -34,6 +34,10 @@ _LOOKED = (
     "looks at private records are interleaved with the steps; their costs are composed with the filter's budget "
     "(Vadhan, Zhang 2023: concurrent composition)"
 )
+_UNATTAINED = (
+    "ε has no lower bound: gradients are brought to less than the clip, to leave room for what rounding adds, and "
+    "nobody is known to need all of it"
+)
 _HIDDEN = "only the parameters of the last step are released: no checkpoint, no log, nothing that was measured before"
 _SAMPLERS = {"gd": "none", "cgd": "cyclic", "sgd": "none"}
 
@@ -122,9 +126,11 @@ def _together(runs: Sequence[Parts]) -> Parts:
 
 
 def _composed(parts: Parts, plan: Plan) -> Guarantee:
+    """What so many steps and looks cost; no lower bound, as nobody is known to move a computed sum by a whole clip."""
     from dpcalc.accounting.compose import compose
 
-    composed = compose(parts, delta=plan.delta)
+    composed = compose(parts, delta=plan.delta).unattained()
+    composed = replace(composed, remarks=(*composed.remarks, _UNATTAINED))
     if plan.overflow == 0:
         return replace(composed, assumptions=(*composed.assumptions, *ASSUMPTIONS))
     # The overflow is no promise of somebody else: it is proved, so it needs none of the assumptions of a declared one.
@@ -135,7 +141,10 @@ def _composed(parts: Parts, plan: Plan) -> Guarantee:
 
 
 def _filter_guarantee(plan: Plan, looked: Parts) -> Guarantee:
-    """The budget of all runs, each as that of `plan`, and what is `looked` at in all of them together."""
+    """The budget of all runs, each as that of `plan`, and what is `looked` at in all of them together.
+
+    Attained by nobody, as a clip is not.
+    """
     from dpcalc.accounting.compose import compose
     from dpcalc.accounting.implied import implied
 
@@ -145,13 +154,12 @@ def _filter_guarantee(plan: Plan, looked: Parts) -> Guarantee:
     if looked:
         guarantee = compose([(whole, 1), *looked], delta=plan.delta)
         guarantee = replace(guarantee, remarks=(*guarantee.remarks, _LOOKED))
-        if plan.looks.watched:  # whether a record can attain all of it at once is not known
-            guarantee = replace(guarantee, epsilon_lower=None)
     else:
         guarantee = implied(whole, delta=plan.delta)
     samples = plan.batches.has_random_size
     return replace(
-        guarantee,
+        guarantee.unattained(),
+        remarks=(*guarantee.remarks, _UNATTAINED),
         accountant=f"individual {settings.filter} filter",
         theorem=theorem_of(settings.filter, scope="individual", mode=settings.filter_mode),
         assumptions=ASSUMPTIONS,

@@ -5,12 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dpcalc import conversions
 from dpcalc.errors import CertificationError, InputError
 from dpcalc.training.clipping import FixedClip, OnlineClip, moved
 from dpcalc.training.data import Dataset
 from dpcalc.training.loop import Trainer
 from dpcalc.training.models import MODELS, build
 from dpcalc.training.plan import Plan
+from dpcalc.training.privacy import account
 from dpcalc.training.settings import Settings
 from dpcalc.training.sums import SlotSums
 
@@ -295,6 +297,25 @@ def test_extreme_records_move_a_sum_by_no_more_than_they_are_charged(seed):
         distances = np.linalg.norm(whole.sums - rest.sums, axis=1)
         assert distances[0] <= moved(whole.norms[[gone]], clip=clip.clip, beyond=clip.beyond)[0]
         assert distances[1:].max(initial=0.0) <= 1
+
+
+def test_nobody_attains_a_whole_clip_so_nothing_is_claimed_from_below():
+    generator = np.random.default_rng(6)
+    data = _dataset(generator.standard_normal((300, 6)) * 50, generator.integers(0, 3, 300))
+    steps, noise, clip = 3, 20.0, 0.01
+    settings = replace(LOGISTIC, steps=steps, noise_multiplier=noise, clip=clip)
+    furthest = max(max(_movements(settings, data, gone, steps=steps)) for gone in (0, 99, 299))
+    assert 0.999 < furthest < 0.9996  # gradients are brought to less than the clip, and rounding of others' adds little
+    found = account(Plan(settings=settings, records=300, delta=1e-5), classes=3).guarantee
+    assert found.epsilon > float(conversions.gdp_epsilon(furthest * steps**0.5 / noise, 1e-5)) * (1 + 1e-4)
+    assert (found.epsilon_lower, found.mu_kind) == (None, "upper")
+
+
+@pytest.mark.parametrize("settings", _in_all_modes(clip=0.7))
+def test_no_run_has_a_lower_bound(settings):
+    found = account(Plan(settings=settings, records=300, delta=1e-5), classes=3).guarantee
+    assert (found.status, found.epsilon_lower, found.delta_lower) == ("certified", None, None)
+    assert found.mu_kind in ("upper", None)
 
 
 def test_a_filter_that_cannot_be_charged_raises(monkeypatch):
