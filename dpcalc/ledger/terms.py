@@ -18,7 +18,7 @@ from dpcalc.evidence import Evidence
 from dpcalc.filters.mixture import Mixture, renyi_room
 from dpcalc.guarantee import Adjacency, Guarantee, Stated
 from dpcalc.ledger.measure import Measure
-from dpcalc.ledger.units import UNIT, Vector, as_typed, float_down, float_up, root_up, units_down, units_up
+from dpcalc.ledger.units import INFINITE, UNIT, Vector, as_typed, float_down, float_up, root_up, units_down, units_up
 from dpcalc.report import rounded_up
 from dpcalc.rounding import up
 
@@ -152,8 +152,12 @@ class Terms:
         """How large a cost is beside the limit, to compare entries with; no bound."""
         if self.measure.kind != "rdp":
             return min(cost[0] / max(self.limit, 1), 1.0) if cost[0] >= 0 else max(cost[0] / max(self.limit, 1), -1.0)
-        value = cost[self._reference] / max(self._alone[self._reference], 1)
-        return min(max(value, -1.0), 1.0)
+        limits = [max(alone, 1) for alone in self._alone]
+        spent, limit = cost[self._reference], limits[self._reference]
+        if abs(spent) >= INFINITE:  # nothing is known at that order: the one of which it takes least
+            known = [pair for pair in zip(cost, limits, strict=False) if abs(pair[0]) < INFINITE]
+            spent, limit = min(known, key=lambda pair: Fraction(abs(pair[0]), pair[1]), default=(spent, limit))
+        return max(-limit, min(spent, limit)) / limit
 
     def stated(self) -> str:
         """The limit in words: ε = 3 at δ = 1e-6."""

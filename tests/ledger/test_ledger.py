@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from dpcalc.conversions import gdp_epsilon, gdp_mu
 from dpcalc.errors import IncompatibleError, InputError
+from dpcalc.ledger import amounts
 from dpcalc.ledger.amounts import spent
 from dpcalc.ledger.answers import RefusedError
 from dpcalc.ledger.ledger import Ledger
 from dpcalc.ledger.opening import open_terms
 from dpcalc.ledger.results import logged
 from dpcalc.ledger.standing import standing
+from dpcalc.ledger.status import status_of
 from dpcalc.ledger.terms import part_terms
 from dpcalc.ledger.tree import charged
 from dpcalc.ledger.units import float_up, subtract
 from dpcalc.ledger.verify import verify
-from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP
+from dpcalc.mechanisms.declared import DeclaredDP, DeclaredGDP, DeclaredRDP
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.sampled import PoissonSampled
@@ -52,6 +55,22 @@ def test_the_same_key_is_charged_once_and_other_content_is_an_error(new_ledger) 
     new_ledger("other", epsilon=2, delta=1e-6)
     with pytest.raises(InputError, match="other content"):
         ledger.spend("other", [Gaussian(noise_multiplier=30), (Laplace(scale=10), 2)], key="counts")
+
+
+def test_releases_known_at_low_orders_alone_are_charged_told_and_taken_back(new_ledger) -> None:
+    """The order that most steps are compared at is one of which this release says nothing."""
+    ledger = new_ledger(epsilon=0.9, delta=1e-9, filter="rdp")
+    known = DeclaredRDP(orders=(2.0, 5.0, 24.0), epsilons=(3e-4, 8e-4, 6e-3))
+    assert known.rdp(np.array(ledger.budget("census").orders[-1:]))[0] == float("inf")
+    assert ledger.spend("census", [(known, 2)], key="few").recorded
+    ledger.spend("census", Gaussian(noise_multiplier=80), key="noise")
+    shares = [spend.share for spend in status_of(ledger, "census").latest]
+    assert min(shares) > 0
+    assert sum(shares) == pytest.approx(amounts.level(ledger.budget("census"), ledger.total("census")))
+    with pytest.raises(RefusedError):
+        ledger.spend("census", DeclaredRDP(orders=(2.0, 5.0), epsilons=(3e-4, 8e-4)), key="too few orders")
+    assert ledger.void("few", reason="it never ran")[1]
+    assert verify(ledger).exit_code == 0
 
 
 def test_a_refused_key_may_be_asked_again_for_less(new_ledger) -> None:
