@@ -60,10 +60,13 @@ def read_table(path: str, *, limit: int = LIMIT) -> tuple[list[str], list[str], 
 
 
 def guarantee(terms: Terms, delta: float) -> Guarantee:
-    """What all answers together guarantee, however many there are: the budget of everybody."""
+    """What all answers together guarantee, however many there are: the budget of everybody.
+
+    Nobody is known to spend all of it: there is more noise than σ, for its grid.
+    """
     notion = terms.rule.notion
     assert notion is not None
-    found = implied(notion, delta=delta)
+    found = implied(notion, delta=delta).unattained()
     return replace(
         found,
         accountant="individual gdp filter",

@@ -11,6 +11,7 @@ from dpcalc.files import archive
 from dpcalc.training import queries as module
 from dpcalc.training.noise import SeededNoise
 from dpcalc.training.queries import LinearQueries, Terms
+from dpcalc.training.query_report import guarantee
 
 
 class _Silent:
@@ -240,3 +241,14 @@ def test_a_state_whose_answers_lack_something_is_not_read(tmp_path):
     archive.save_sealed(path, facts, arrays)
     with pytest.raises(InputError, match="not a readable state of queries"):
         LinearQueries(Terms.of(norm_budget=3, sigma=2.0), state=path).answer("q", [1.0, 0.0])
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.7])
+def test_no_more_is_claimed_from_below_than_the_noise_that_is_drawn_allows(mu):
+    """A single query of the whole budget is as bad as it gets, and its noise is enlarged for its grid."""
+    terms, delta = Terms.of(norm_budget=3.0, mu=mu), 1e-6
+    found = guarantee(terms, delta)
+    reached = conversions.gdp_epsilon(3.0**0.5 / terms.deviation(1), delta)
+    assert reached * (1 + 1e-9) < found.epsilon
+    assert found.epsilon_lower is None or found.epsilon_lower <= reached
+    assert found.mu_kind == "upper"
