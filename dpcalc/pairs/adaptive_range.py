@@ -23,7 +23,7 @@ from dpcalc.conversions import gdp_delta
 from dpcalc.effort import note, remembered
 from dpcalc.elementary import ndtr, ndtri
 from dpcalc.pairs.points import PointPair
-from dpcalc.pairs.profile import pair_of_profiles
+from dpcalc.pairs.profile import pair_of_profile
 from dpcalc.rounding import SMALLEST_NORMAL, UNIT
 
 MOST_RUNS = 400
@@ -43,7 +43,7 @@ _NOTICED = 2.0**-30  # of itself: by how much a Gaussian's δ has to be larger
 def adaptive_range_pair(epsilon: float, count: int) -> PointPair:
     """A pair that dominates `count` adaptively chosen ε-bounded-range mechanisms."""
     losses, profile = _profile(epsilon, count)
-    return pair_of_profiles(losses, profile, profile)
+    return pair_of_profile(losses, profile)
 
 
 @remembered(32)

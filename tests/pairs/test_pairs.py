@@ -18,7 +18,7 @@ from dpcalc.pairs.discrete_gaussian import discrete_gaussian_pairs
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.laplace import LaplacePair
 from dpcalc.pairs.points import PointPair, pure_dp_pair
-from dpcalc.pairs.profile import group_of_two, pair_of_profiles, profile
+from dpcalc.pairs.profile import group_of_two, pair_of_profile, profile
 from dpcalc.pairs.symmetrised import SymmetrisedPair, symmetrised
 
 P, Q = np.array([0.2, 0.37, 0.4]), np.array([0.5, 0.3, 0.1])
@@ -179,27 +179,27 @@ def test_pairs_of_one_class_are_computed_together_as_each_by_itself(pairs):
 
 @pytest.mark.parametrize("pair", PAIRS, ids=repr)
 @pytest.mark.parametrize("reach", [5.0, 250.0])
-def test_a_pair_made_from_profiles_is_above_them_and_adds_up(pair, reach):
+def test_a_pair_made_from_a_profile_is_above_it_and_adds_up(pair, reach):
     losses = np.concatenate(([0.0], np.geomspace(1e-4, reach, 300)))
     forward = np.array([delta(pair, loss) for loss in losses])
     backward = np.array([delta(pair.reversed(), loss) for loss in losses])
-    forward, backward = np.maximum(forward, 0.0), np.maximum(backward, 0.0)
-    made = pair_of_profiles(losses, forward, backward)
+    larger = np.maximum(np.maximum(forward, backward), 0.0)
+    made = pair_of_profile(losses, larger)
     p_infinite, q_infinite = made.at_infinity()
     assert made.p.sum() + p_infinite == pytest.approx(1, abs=1e-12)
     assert made.q.sum() + q_infinite == pytest.approx(1, abs=1e-12)
-    for loss, ahead, back in zip(losses, forward, backward, strict=True):
+    for loss, least in zip(losses, larger, strict=True):
         t = math.exp(loss)
         above = made.losses > loss
-        assert math.fsum(made.p[above] - t * made.q[above]) + p_infinite >= ahead
+        assert math.fsum(made.p[above] - t * made.q[above]) + p_infinite >= least
         below = made.losses < -loss
-        assert math.fsum(made.q[below] - t * made.p[below]) + q_infinite >= back
+        assert math.fsum(made.q[below] - t * made.p[below]) + q_infinite >= least
 
 
 def test_a_loose_value_at_zero_is_replaced_by_what_its_neighbours_imply():
     """Randomised response with δ(0) unknown: the chord from the loss -ε to ε passes through tanh(ε/2)."""
     epsilon = 0.6
-    made = pair_of_profiles(np.array([0.0, epsilon]), np.array([1.0, 0.0]), np.array([1.0, 0.0]))
+    made = pair_of_profile(np.array([0.0, epsilon]), np.array([1.0, 0.0]))
     assert delta(made, 0.0) == pytest.approx(math.tanh(epsilon / 2), rel=1e-12)
     assert made.p.sum() == pytest.approx(1, abs=1e-12)
 
@@ -216,7 +216,7 @@ def test_points_give_back_no_less_than_a_profile_of_losses_however_small(mu):
                 for loss, x in zip(losses, ratios, strict=True)
             ]
         )
-        made = pair_of_profiles(losses, told, told)
+        made = pair_of_profile(losses, told)
         points = list(zip(map(mpmath.mpf, made.losses), map(mpmath.mpf, made.p), strict=True))
         for loss, least in zip(losses, told, strict=True):
             found = made.p_infinite - mpmath.fsum(mass * mpmath.expm1(loss - at) for at, mass in points if at > loss)

@@ -33,7 +33,7 @@ from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.discrete_gaussian import discrete_gaussian_pairs, turned_discrete_gaussian
 from dpcalc.pairs.gaussian import GaussianPair, SampledGaussian
 from dpcalc.pairs.laplace import LaplacePair
-from dpcalc.pairs.points import PointPair
+from dpcalc.pairs.points import PointPair, pure_dp_pair
 from dpcalc.pairs.turned import TurnedGaussian, TurnedLaplace
 from dpcalc.rounding import SMALLEST_NORMAL, UNIT
 
@@ -145,17 +145,23 @@ def test_what_is_surely_infinite_is_rounded_down() -> None:
 # Points that reproduce what is known
 
 
-def test_points_reproduce_no_less_than_the_profiles_they_are_made_of() -> None:
+def _told_by_points(pair: PointPair, t: mpf) -> mpf:
+    """δ at log t, said by the Q-masses of losses above 0 and the P-masses of those below, at losses as they are."""
+    found = mpf(pair.p_infinite)
+    for loss, p, q in zip(map(mpf, pair.losses), map(mpf, pair.p), map(mpf, pair.q), strict=True):
+        x = mpmath.exp(loss)
+        found += max(q * (x - t) if loss >= 0 else p * (1 - t / x), mpf(0))
+    return found
+
+
+def test_points_reproduce_no_less_than_the_profile_they_are_made_of() -> None:
     losses = np.linspace(0.0, 4.0, 60)
     for mu in (0.4, 1.0, 2.2):
         deltas = np.array([float(gdp_delta(mu, float(loss))) for loss in losses])
-        pair = profile.pair_of_profiles(losses, deltas, deltas)
-        q = [Fraction(float(mass)) for mass in pair.q]
+        pair = profile.pair_of_profile(losses, deltas)
         for loss, delta in zip(losses[1:-1], deltas[1:-1], strict=True):
-            t = [mpmath.exp(mpf(float(x)) - mpf(float(loss))) - 1 for x in pair.losses]
-            above = mpmath.fsum(mpf(float(m)) * x for m, x in zip(pair.q, t, strict=True) if x > 0)
-            assert above * mpmath.exp(mpf(float(loss))) + mpf(pair.p_infinite) >= mpf(float(delta))
-        assert sum(q) <= 1 + Fraction(1, 10**9)
+            assert _told_by_points(pair, mpmath.exp(mpf(float(loss)))) >= mpf(float(delta))
+        assert sum(Fraction(float(mass)) for mass in pair.q) <= 1 + Fraction(1, 10**9)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -167,29 +173,71 @@ def test_points_of_losses_next_to_zero_have_no_more_mass_than_there_is(seed: int
     near = np.sort(losses[generator.integers(1, 12, 3)] * (1 + 10 ** generator.uniform(-13, -9, 3)))
     losses = np.unique(np.append(losses, near))
     deltas = np.array([float(gdp_delta(mu, float(loss))) for loss in losses])
-    raised = deltas * (1 + 1e-9 * generator.random(losses.size))
-    pair = profile.pair_of_profiles(losses, raised, deltas)
+    pair = profile.pair_of_profile(losses, deltas * (1 + 1e-9 * generator.random(losses.size)))
     for masses, infinite in ((pair.p, pair.p_infinite), (pair.q, pair.q_infinite)):
         assert sum(Fraction(float(mass)) for mass in masses) + Fraction(infinite) <= 1 + 16 * Fraction(UNIT)
     for loss, delta in zip(losses[1:], deltas[1:], strict=True):
-        t = [mpmath.expm1(mpf(float(x)) - mpf(float(loss))) for x in pair.losses]
-        above = mpmath.fsum(mpf(float(m)) * x for m, x in zip(pair.q, t, strict=True) if x > 0)
-        assert above * mpmath.exp(mpf(float(loss))) + mpf(pair.p_infinite) >= mpf(float(delta))
+        assert _told_by_points(pair, mpmath.exp(mpf(float(loss)))) >= mpf(float(delta))
 
 
-def test_the_chord_across_zero_is_rounded_up() -> None:
+@pytest.mark.parametrize("seed", range(30))
+def test_points_dominate_every_pair_below_their_profile(seed: int) -> None:
+    """Of pairs with atoms anywhere, one loss or many, near each other or far, at infinity: at t on either side of 1."""
+    generator = np.random.default_rng(seed)
+    losses = np.append(0.0, np.sort(10 ** generator.uniform(generator.uniform(-15, 0), 2.4, generator.integers(1, 12))))
+    if seed % 3 == 0:
+        losses = np.append(0.0, losses[-1] * (1 + np.arange(8) * 2.0 ** -float(generator.integers(20, 52))))
+    near = generator.choice(losses, 4) * (1 + generator.choice([-1, 0, 1], 4) * 2.0**-50)
+    with mpmath.workprec(1400):
+        atoms = [mpf(float(x)) for x in (*near, *generator.uniform(0, losses[-1], 2))]
+        weights = [mpf(float(x)) for x in 10 ** generator.uniform(-20, 0, len(atoms))]
+        p = [*weights, *(w * mpmath.exp(-x) for w, x in zip(weights, atoms, strict=True))]  # symmetric: -x as well
+        q, x = [*p[len(atoms) :], *p[: len(atoms)]], [*atoms, *(-x for x in atoms)]
+        scale = sum(p) * (1 if generator.random() < 0.5 else mpf(10) ** float(generator.uniform(0, 10)))
+        p, q, rest = [m / scale for m in p], [m / scale for m in q], 1 - sum(p) / scale
+        infinite = max(rest, mpf(0)) * (0 if generator.random() < 0.7 else mpf(float(generator.random())))
+
+        def exact(t: mpf) -> mpf:
+            finite = sum((max(a - t * b, mpf(0)) for a, b in zip(p, q, strict=True)), mpf(0))
+            return finite + infinite + max((rest - infinite) * (1 - t), mpf(0))
+
+        ends = [mpmath.exp(mpf(float(loss))) for loss in losses]
+        told = np.array([min(math.nextafter(float(exact(t)), math.inf), 1.0) for t in ends])
+        pair = profile.pair_of_profile(losses, told)
+        for t in (*ends, *(mpmath.exp(abs(loss)) for loss in x)):
+            assert _told_by_points(pair, t) >= exact(t)
+            assert _told_by_points(pair, 1 / t) >= exact(1 / t) * (1 - mpf(UNIT))  # what is left for 0 is rounded
+
+
+def test_points_far_apart_reproduce_what_is_told() -> None:
+    """A difference of losses is rounded, and beyond 32 of them that is more than all other rounding together."""
+    generator = np.random.default_rng(8)
+    for _ in range(60):
+        losses = np.append(0.0, np.sort(generator.uniform([0, 5], [5, 290])))
+        told = np.sort(10 ** generator.uniform(-9, -1, 3))[::-1]
+        pair = profile.pair_of_profile(losses, told)
+        kept = set(pair.losses.tolist())
+        for loss, height in zip(losses[1:].tolist(), told[1:].tolist(), strict=True):
+            if loss in kept:
+                assert _told_by_points(pair, mpmath.exp(mpf(loss))) >= mpf(height)
+
+
+def test_a_profile_that_rises_has_no_more_mass_than_there_is() -> None:
+    """Bounds that rise are no convex function's: of what is told later all that counts is that it is no less."""
+    losses = np.array([0.0, 1.1e-11, 1.1000000001e-11, 1.2e-11, 1.3e-11])
+    for told in ([1.8e-7, 5.9e-8, 8.9e-8, 5.6e-8, 6.1e-8], [0.23, 0.21, 0.21, 0.2, 0.65]):
+        pair = profile.pair_of_profile(losses * (1 if told[0] < 0.1 else 4e10), np.array(told))
+        assert sum(Fraction(float(mass)) for mass in pair.p) + Fraction(pair.p_infinite) <= 1 + 64 * Fraction(UNIT)
+        assert pair.p_infinite < 0.21
+
+
+def test_a_value_at_zero_is_no_less_than_its_neighbours_imply() -> None:
+    """(ε, δ)-DP allows 1 - (1 - δ)·2/(1 + e^ε) at 0, and its two points attain that."""
     generator = np.random.default_rng(16)
-    for _ in range(100):
-        losses = np.append(0.0, np.sort(generator.uniform(0.01, 3, 3)))
-        forward, backward = generator.uniform(0.01, 0.3, (2, 4))
-        t = [mpmath.exp(mpf(float(x))) for x in losses]
-        chords = []
-        for i in (1, 2, 3):
-            for j in (1, 2, 3):
-                left, right = 1 / t[i], t[j]
-                height = 1 - left + left * mpf(float(backward[i]))
-                chords.append((height * (right - 1) + mpf(float(forward[j])) * (1 - left)) / (right - left))
-        assert mpf(profile._chord_at_zero(losses, forward, backward)) >= min(chords)
+    for loss, delta in zip(10 ** generator.uniform(-8, 1.5, 100), 10 ** generator.uniform(-12, -0.1, 100), strict=True):
+        pair = profile.pair_of_profile(np.array([0.0, loss]), np.array([1.0, delta]))
+        exact = 1 - (1 - mpf(delta)) * 2 / (1 + mpmath.exp(mpf(loss)))
+        assert exact <= _told_by_points(pair, mpf(1)) <= exact * (1 + 80 * mpf(UNIT))
 
 
 # Blends
@@ -278,8 +326,7 @@ def test_mass_that_a_pair_gives_as_none_may_be_faint() -> None:
 
 
 def test_a_profile_of_points_is_never_below_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the reserve of chains taken away, and masses known exactly, the sums that are left are paid for."""
-    monkeypatch.setattr(profile, "_PLACES", 1e-300)
+    """With masses known exactly, the sums that are left are paid for."""
     generator = np.random.default_rng(5)
     for _ in range(60):
         losses = np.sort(generator.uniform(-3, 3, 40))
@@ -298,11 +345,20 @@ def test_a_profile_of_points_is_never_below_the_truth(monkeypatch: pytest.Monkey
 
 
 def test_places_of_a_chain_are_paid_for() -> None:
-    """A loss that is a difference of two is off by a rounding, and an atom there is on the wrong side of it."""
-    pair = PointPair(np.array([-0.3, 0.3]), np.array([0.4, 0.6]), np.array([0.6, 0.4]))
-    for loss in (0.3 - 2e-14, 0.3 * (1 - 2e-14)):
-        found = float(profile.profile(pair, np.array([loss]))[0])
-        assert found >= mpf(0.6) - mpmath.exp(mpf(0.3) - mpf("9e-14")) * mpf(0.4)
+    """What one link leaves of a loss is rounded: where an atom is as near above it, and a point of the grid next."""
+    generator = np.random.default_rng(1)
+    for _ in range(400):
+        rest = float(generator.uniform(0.3, 4))
+        loss = rest * float(generator.uniform(0.75, 0.95))
+        whole = loss + rest
+        atom = math.nextafter(whole - loss, 9)
+        end = math.nextafter(atom, 9)
+        q = math.exp(-atom) / 2
+        second = PointPair(np.array([-400.0, atom]), np.array([0.5, 0.5]), np.array([1 - q, q]))
+        losses = np.sort([0.0, loss, rest * 0.7, end, whole])  # of all splits, the first loss and the rest are best
+        found = profile._chain(pure_dp_pair(rest * 0.72), second, losses)[-1]
+        left = mpf(whole) - mpf(loss)
+        assert found >= mpmath.exp(mpf(loss)) * mpf(q) * (mpmath.exp(mpf(atom)) - mpmath.exp(left))
 
 
 # Adaptive choice among bounded ranges

@@ -108,7 +108,7 @@ class RenyiCurve(Declared):
         import numpy as np
 
         from dpcalc.pairs.points import LARGEST_LOSS
-        from dpcalc.pairs.profile import pair_of_profiles
+        from dpcalc.pairs.profile import pair_of_profile
 
         largest_loss = min(largest_loss, LARGEST_LOSS)
         losses = np.minimum(np.sinh(np.linspace(0.0, np.arcsinh(1e3 * largest_loss), 300)) / 1e3, largest_loss)
@@ -124,4 +124,4 @@ class RenyiCurve(Declared):
             deltas = np.append(deltas, above[inside])[first]
         if mu < math.inf:
             deltas = np.minimum(deltas, conversions.gdp_delta(mu, losses))
-        return pair_of_profiles(losses, deltas, deltas)
+        return pair_of_profile(losses, deltas)
