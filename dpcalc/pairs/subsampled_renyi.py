@@ -28,6 +28,7 @@ from dpcalc.pairs.moments import ROUNDING
 _REACH = 12.0  # standard deviations beyond the outermost maximum
 _DIGITS = 44.0  # e^-44 is below the rounding of the sum
 _MOST_NODES = 40_000
+_LEAST = -700.0  # log of the least excess that is told: sums below the range of doubles have no logarithm
 _LARGE = 200.0  # log E[r^β] from which the 1 in it does not matter
 _TOGETHER = 200_000  # values held at once
 _ALIKE = 1.3  # the ratio of σ that share their number of nodes
@@ -43,7 +44,7 @@ def log_excess(powers: Floats, sigmas: Floats, rates: float | Floats) -> Floats:
     """
     sigma = sigmas[:, None]
     rate = np.broadcast_to(rates, sigmas.shape)[:, None]
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", divide="ignore"):
         exponent = powers * (powers - 1) / (2 * sigma * sigma)
         result: Floats = np.where(exponent < 700, np.log(rate) + np.log(np.expm1(np.minimum(exponent, 700.0))), np.inf)
         result = np.where(exponent < 700, result, np.logaddexp(np.log1p(-rate), np.log(rate) + exponent))
@@ -60,7 +61,7 @@ def log_excess(powers: Floats, sigmas: Floats, rates: float | Floats) -> Floats:
             if at.size:
                 found = _in_parts(bound, powers[at], sigma[members], rate[members])
                 result[members[:, None], at] = np.minimum(result[members[:, None], at], found)
-    return result
+    return np.maximum(result, _LEAST)
 
 
 def _alike(sigmas: Floats, kinds: Indices) -> list[Indices]:
@@ -113,7 +114,7 @@ def _with_error(
 ) -> Floats:
     """log of (T + κ'·outside) / (1 - κ'(1 + inside)), T the rule for E[g] with what it leaves out."""
     step = 2 * np.pi * width / digits
-    kappa = 2 * np.exp(width**2 / 2) / np.expm1(2 * np.pi * width / step)
+    kappa = 2 * np.exp(width**2 / 2) / np.expm1(np.minimum(2 * np.pi * width / step, 700.0))
     nodes, fits = _nodes(powers, sigma, step)
     v = _log_ratio(nodes, sigma, rate)
     log_weight = -nodes * nodes / 2 + np.log(step / np.sqrt(2 * np.pi))

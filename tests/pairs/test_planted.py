@@ -645,6 +645,13 @@ def test_the_excess_at_whole_orders(low: float, high: float, orders: tuple[int, 
         assert mpf(found) >= binomial_log_excess(order, sigma, rate)
 
 
+@pytest.mark.parametrize(("sigma", "rate", "order"), [(0.13, 1e-174, 8), (0.2, 1e-238, 6), (1.0, 1e-300, 2)])
+def test_an_excess_below_the_range_of_doubles_is_not_none(sigma: float, rate: float, order: int) -> None:
+    found = float(subsampled_renyi.log_excess(np.array([float(order)]), np.array([sigma]), rate)[0, 0])
+    with mpmath.workdps(700):
+        assert mpf(found) >= binomial_log_excess(order, sigma, rate)
+
+
 def test_the_bound_by_convexity_is_rounded_up() -> None:
     """Noise so small that no rule has nodes enough: q(e^{β(β-1)/2σ²} - 1)."""
     chosen = random.Random(14)
