@@ -15,6 +15,7 @@ from dpcalc.pairs.base import Need, Pair
 from dpcalc.pairs.cells import Cells
 from dpcalc.pairs.points import BoundPair, PointPair
 from dpcalc.pairs.profile import group_of_two
+from dpcalc.pairs.sums.balanced import below
 from dpcalc.pairs.sums.hints import make_hints
 from dpcalc.pairs.sums.law import P_LOWER, Q_LOWER, RATIO, UPPER, SumLaw
 from dpcalc.pairs.sums.pilot import of_mean, one_term
@@ -61,7 +62,7 @@ def lower_pair(law: SumLaw, infinite: float = 0.0) -> BoundPair:
     losses = np.log(p / q)
     order = np.argsort(losses, kind="stable")
     doubt = 1.001 * (law.relative + law.slack) + 16 * UNIT * (1 + float(np.abs(losses).max(initial=0.0)))
-    return BoundPair(losses[order], p[order], q[order], infinite, doubt=doubt, certain=True)
+    return below(losses[order], p[order], q[order], doubt, infinite)
 
 
 def mean_law(pair: Pair, steps: int, need: Need) -> SumLaw:
