@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, wraps
 from typing import Generic, ParamSpec, TypeVar
 
-WHOLE = 1.2e10
+WHOLE = 9e9
 """What one call may take."""
 
 ANSWER = 0.7
