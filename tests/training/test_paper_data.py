@@ -101,6 +101,11 @@ def test_mimic_is_read_from_the_benchmarks_files(example, main, tmp_path):
     told = main("koskela_labels", "--mimic", tmp_path / "phenotyping", *asked)
     assert sum(line.startswith("| with") for line in told) == 4
     assert "MIMIC-III phenotyping: 60 records" in told[0]
+    # What the paper's published code has, unless told otherwise.
+    assert "714-4-3, Adam at 0.009479, λ = 0.000939" in told[0]
+    paper = main("koskela_labels", "--mimic", tmp_path / "phenotyping", "--planned", 1, "--total", 2)
+    assert "714-369-3" in paper[0]
+    assert [row.split()[1] for row in paper if "× clip" in row] == ["0.5", "1", "1.5", "3", "5"]
 
 
 @pytest.mark.parametrize(

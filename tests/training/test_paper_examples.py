@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpcalc import conversions
 from dpcalc.training.data import load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -244,14 +245,31 @@ def test_individual_epsilons_of_koskela_in_miniature(main, images):
     assert len(digits) == 10
     assert "means of 2 seeds" in " ".join(rows)
     assert all(" ± " in row[name] for row in spread for name in ("plain", "filtered"))
-    assert sum(float(row["records, RDP"]) for row in records) == 50
-    assert sum(float(row["records, loss distributions"]) for row in records) == 50
+    few, many, loss = ([float(row[name].split()[0]) for row in records] for name in list(records[0])[1:])
+    for *counts, _, _ in (few, many, loss):  # the last two rows are the least and the median
+        assert sum(counts) == 50
+    # A minimum over more orders is no larger; by both, more is lost than by the loss distributions.
+    assert few[-2] >= many[-2] > loss[-2]
+    assert few[-1] >= many[-1] > loss[-1]
     assert all(float(row["ε, loss distributions"]) <= float(row["ε, GDP"]) + 1e-4 for row in curve)
     assert Path("pictures/koskela-1.png").stat().st_size > 1000
     # Seeds are runs of their own, and a run that is there is not run again.
     kept = json.loads(Path("runs.json").read_text())
     assert len({json.dumps(run) for run in kept.values()}) == len(kept) == 4
     assert main("train_koskela", "--data", images, *asked) == rows[:-1]
+
+
+def test_small_epsilons_need_large_orders(example):
+    """With orders up to 32 nothing is below log(1 − 1/32) + (log 10⁶ − log 32)/31, by Canonne et al.'s conversion."""
+    module = example("train_koskela")
+    floor = math.log1p(-1 / 32) + (math.log(1e6) - math.log(32)) / 31
+    assert 0.302 < floor < 0.303
+    for rho in (1e-6, 1e-5, 1e-4):
+        few = module.as_in_the_paper(np.array([[rho * order] for order in module.PAPER_ORDERS]))
+        many = conversions.rdp_epsilon(module.ORDERS, [rho * order for order in module.ORDERS], module.DELTA)
+        assert few == pytest.approx([floor + 32 * rho], rel=1e-9)
+        # ρ-zCDP has ε ≤ ρ + 2√(ρ log 1/δ) (Bun, Steinke 2016).
+        assert many < rho + 2 * math.sqrt(rho * math.log(1e6)) < floor
 
 
 def test_a_digit_s_spread_and_its_mean_are_over_seeds(example, monkeypatch, capsys):
