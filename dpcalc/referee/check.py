@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from flint import arb, ctx
 
-from dpcalc.referee import renyi
+from dpcalc.referee import notions, renyi
 from dpcalc.referee.compose import MOST_ATOMS, Bounds, Composed, down, exactly, number_of_atoms, on_grid, reach, up
 from dpcalc.referee.derived import parameter
 from dpcalc.referee.entries import Effort, NotCheckedError, Release, releases
@@ -56,13 +56,33 @@ def checked(result: Mapping[str, Any], seconds: float = 60.0, *, points: int = P
     if result.get("guarantee") != "certified":
         return Finding("not-checked", f"it is {result.get('guarantee')}, and only what is certified can be refereed")
     try:
-        found = _judged(_claims(result), result, time.process_time() + seconds, points)
-        found += _derived(result)
+        stated = _stated(result)
+        found = []
+        if not (stated and _is_notion(result)):
+            found += _judged(_claims(result), result, time.process_time() + seconds, points)
+        found += [*stated, *_derived(result)]
     except NotCheckedError as error:
         return Finding("not-checked", str(error))
     order = ("contradicted", "not-checked", "confirmed")
     found = found or [Finding("confirmed", "it claims nothing")]
     return min(found, key=lambda finding: order.index(finding.verdict))
+
+
+def _is_notion(result: Mapping[str, Any]) -> bool:
+    """Whether it states a μ, a ρ or Rényi divergences, and no ε at a δ."""
+    return result.get("epsilon") is None or result.get("delta") is None
+
+
+def _stated(result: Mapping[str, Any]) -> list[Finding]:
+    """What is decided of the μ, ρ and Rényi divergences that it states."""
+    ctx.prec = 128
+    found = []
+    for name, value, follows, least in notions.compared(result):
+        verdict = notions.decided(value, follows, least)
+        relation = "is at most" if verdict == "confirmed" else "is"
+        if verdict is not None:
+            found.append(Finding(verdict, f"{name} {relation} {float(follows):.9g}, and {value:.9g} is stated"))
+    return found
 
 
 def _derived(result: Mapping[str, Any]) -> list[Finding]:

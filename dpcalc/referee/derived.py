@@ -17,7 +17,8 @@ from dpcalc.referee import random_batches
 from dpcalc.referee.entries import NotCheckedError
 from dpcalc.referee.runs import LAST_DIGITS, Derived, Run, contraction
 
-_MOST_STEPS, _MOST_LAST = 20_000, 3_000  # of a schedule, and of those that start from the diameter
+_MOST_PLACES = 400_000  # steps of a schedule times batches of a cycle
+_MOST_LAST = 3_000  # steps that start from the diameter
 
 
 def parameter(result: Mapping[str, Any]) -> tuple[float, Derived] | None:
@@ -40,7 +41,7 @@ def parameter(result: Mapping[str, Any]) -> tuple[float, Derived] | None:
         return None
     if len(entries) != 1 or entries[0].get("type") != "gdp" or int(entries[0].get("count", 1)) != 1:
         raise NotCheckedError("what it rests on is no μ, and is taken as it stands")
-    found = _sampling(request) if kind == "exp-mech" else _descent(request)
+    found = _sampling(request) if kind == "exp-mech" else _descent(request, result["details"].get("tau"))
     return float(entries[0]["mu"]), found
 
 
@@ -52,11 +53,11 @@ def _same(entries: Sequence[Mapping[str, Any]], epsilon: arb | float, count: int
         raise NotCheckedError("what it rests on is not what was asked about")
 
 
-def _descent(request: Mapping[str, Any]) -> Derived:
+def _descent(request: Mapping[str, Any], tau: int | None) -> Derived:
     """B, Theorems 4.1–4.6 and C.3."""
     run = Run.of(request)
     if run.schedule:
-        return _scheduled(run)
+        return _scheduled(run, tau or 0)
     every = run.algorithm == "gd" or run.batch == run.records
     length = 1 if every else run.records // run.batch
     if run.records % run.batch and not every:
@@ -105,29 +106,37 @@ def _projected(run: Run, length: int) -> arb:
     return min((mu(last) for last in range(max(low, 1), high + 1)), key=float)
 
 
-def _scheduled(run: Run) -> Derived:
-    """The convex minorant of shifts over noise, both carried to the last step (B, Theorem C.3)."""
-    if run.steps > _MOST_STEPS or run.algorithm == "sgd" or run.diameter is not None:
-        raise NotCheckedError("a schedule that is long, projected, or of random batches")
+def _scheduled(run: Run, tau: int) -> Derived:
+    """The convex minorant of shifts over noise, both carried to the last step (B, Theorem C.3), of the worst record.
+
+    With a constraint also from iterates that are at most D apart after a use of the record near step `tau`.
+    """
     length = 1 if run.algorithm == "gd" else run.records // run.batch
-    rows = sorted(run.schedule, key=lambda row: int(row["step"]))
-    carried, place = arb(1), len(rows) - 1
-    energy, back = arb(0), []
-    convex = run.losses is not None
-    for step in range(run.steps, 0, -1):
-        while int(rows[place]["step"]) > step:
-            place -= 1
-        rate, sigma = arb(float(rows[place]["lr"])), arb(float(rows[place]["sigma"]))
-        shift = rate * run.sensitivity / run.batch if step % length == 0 or length == 1 else arb(0)
-        energy += (shift / (rate * sigma)) ** 2
-        back.append(((carried * rate * sigma) ** 2, carried * shift))
-        factor = contraction(run.losses, rate) if run.losses is not None else None
-        convex = convex and factor is not None
-        carried = carried * factor if factor is not None else carried
-    if not convex:
-        return Derived(energy.sqrt(), energy.sqrt())
-    least = _smaller(_minorant_energy(back, arb(0)), energy).sqrt()
-    return Derived(least, least if run.algorithm == "gd" else None)
+    if run.steps * length > _MOST_PLACES:
+        raise NotCheckedError("a schedule of very many steps for each of many records")
+    steps, carried = run.every_step(), [arb(1)]
+    factors = [None if run.losses is None else contraction(run.losses, rate) for rate, _ in steps]
+    for factor in reversed(factors):
+        carried.append(carried[-1] * (arb(1) if factor is None else factor))
+    found = []
+    for used in range(min(length, run.steps)):
+        energy, back = arb(0), []
+        for last, (rate, sigma) in enumerate(reversed(steps)):
+            used_here = (run.steps - 1 - last) % length == used
+            shift = rate * run.sensitivity / run.batch if used_here else arb(0)
+            energy += (shift / (rate * sigma)) ** 2
+            back.append(((carried[last] * rate * sigma) ** 2, carried[last] * shift))
+        options = [energy]
+        if None not in factors:
+            options.append(_minorant_energy(back, arb(0)))
+            for start in range(max(tau - length, 1), min(tau + length + 1, run.steps)):
+                if run.diameter is not None and start % length == (used + 1) % length:
+                    last = run.steps - start
+                    options.append(_minorant_energy(back[:last], carried[last] * run.diameter))
+        found.append(min(options, key=float))
+    worst = max(found, key=float).sqrt()
+    known = None in factors or (run.algorithm == "gd" and run.diameter is None)
+    return Derived(worst, worst if known else None)
 
 
 def _minorant_energy(back: Sequence[tuple[arb, arb]], first: arb) -> arb:

@@ -6,8 +6,9 @@ The list tells which were chosen; here the least μ of that choice is worked out
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from flint import arb
@@ -15,14 +16,16 @@ from flint import arb
 from dpcalc.referee.entries import NotCheckedError
 from dpcalc.referee.runs import LAST_DIGITS, Derived, Run, contraction
 
+_Losses = Callable[[], tuple[arb, arb]]
+_NO_STEP = "its losses are not known to be convex, or its steps are too long"
+
 
 def parameter(
     entries: Sequence[Mapping[str, Any]], run: Run, largest_batch: int | None
 ) -> tuple[float, Derived] | None:
     """The μ of the list's Gaussian, and the least one that its choice allows; None where all steps are listed."""
-    if run.schedule:
-        raise NotCheckedError("random batches under a schedule are not worked out again")
-    square, unlikely, plain, shifted, widest = arb(0), arb(0), 0, 0, arb("inf")
+    square, unlikely = arb(0), arb(0)
+    sampled: list[tuple[arb, int]] = []  # the noise multipliers of steps, and how many have them
     for entry in entries:
         count = int(entry.get("count", 1))
         if entry.get("type") == "dp" and float(entry["epsilon"]) == 0:
@@ -31,30 +34,77 @@ def parameter(
             raise NotCheckedError("what it rests on are no Gaussians, and is taken as it stands")
         elif "sampling" not in entry:
             square += count / arb(float(entry["noise_multiplier"])) ** 2
-        elif (widening := _widening(entry, run)) <= 1 + LAST_DIGITS:
-            plain += count
         else:
-            shifted, widest = shifted + count, widest.min(widening)
-    earlier = run.steps - plain - shifted
-    if earlier <= 0:
-        return None
-    most = _shifts(run, (earlier, plain, shifted), widest, _factor(run, largest_batch, unlikely))
-    return float(square.sqrt()), Derived(most, None)
+            _check_sampling(entry["sampling"], run)
+            sampled.append((arb(float(entry["noise_multiplier"])), count))
+    if sum(count for _, count in sampled) > run.steps:
+        raise NotCheckedError("it lists more steps than were asked about")
+    losses = partial(_losses, run, largest_batch, unlikely)
+    most = _step_by_step(run, sampled, losses) if run.schedule else _at_once(run, sampled, losses)
+    return None if most is None else (float(square.sqrt()), Derived(most, None))
 
 
-def _widening(entry: Mapping[str, Any], run: Run) -> arb:
-    """By how much a sampled step is dearer than that of the run: β where its noise is split, else 1."""
+def _check_sampling(sampling: Mapping[str, Any], run: Run) -> None:
     scheme = "poisson" if run.is_poisson else "fixed-size"
-    sampling = entry["sampling"]
-    widening = run.noise * run.batch / (run.sensitivity * arb(float(entry["noise_multiplier"])))
     if sampling.get("scheme") != scheme or float(sampling["rate"]) < float(run.share) * (1 - LAST_DIGITS):
         raise NotCheckedError("its batches are not those that were asked about")
-    if not widening >= 1 - LAST_DIGITS:
+
+
+def _split(run: Run, sigma: arb, multiplier: arb) -> arb:
+    """1/α² = 1 - 1/β² of the noise of a step, β being by how much it is dearer than that of the run; at least 0."""
+    narrowing = run.sensitivity * multiplier / (sigma * run.batch)
+    if not narrowing <= 1 + LAST_DIGITS:
         raise NotCheckedError("its noise is larger than was asked about")
-    return widening
+    return (1 - narrowing**2).max(arb(0))
 
 
-def _shifts(run: Run, steps: tuple[int, int, int], widening: arb, c: arb) -> arb:
+def _at_once(run: Run, sampled: Sequence[tuple[arb, int]], losses: _Losses) -> arb | None:
+    """Of constant steps, those without a shift first."""
+    plain, shifted, split = 0, 0, arb(1)
+    for multiplier, count in sampled:
+        left = _split(run, run.noise, multiplier)
+        if left <= 4 * LAST_DIGITS:
+            plain += count
+        else:
+            shifted, split = shifted + count, split.min(left)
+    earlier = run.steps - plain - shifted
+    if earlier == 0:
+        return None
+    assert run.rate is not None
+    return _shifts(run, (earlier, plain, shifted), split, _factor(losses(), run.rate))
+
+
+def _step_by_step(run: Run, sampled: Sequence[tuple[arb, int]], losses: _Losses) -> arb | None:
+    """Of a schedule's last steps, the noisiest are those with most noise in the list; of equal ones the earlier.
+
+    Any assignment is a choice of splits: A_τ z/√Σ(A_k η_k σ_k/α_k)² with A_k = c_{k+1}⋯c_t follows from it
+    (Cauchy-Schwarz), and A_τ z is at most A_τ D and Σ A_k η_k L/b of the steps up to τ.
+    """
+    steps = run.every_step()
+    earlier = run.steps - sum(count for _, count in sampled)
+    ordered = sorted(range(earlier, run.steps), key=lambda k: (-float(steps[k][1]), k))
+    multipliers = [each for each, count in sorted(sampled, key=lambda part: -float(part[0])) for _ in range(count)]
+    split = {k: _split(run, steps[k][1], each) for k, each in zip(ordered, multipliers, strict=True)}
+    if not earlier:
+        return None
+    known = losses()
+    left, noise, injected, carried = arb(1), arb(0), arb(0), arb(0)
+    for k in reversed(range(run.steps)):
+        rate, sigma = steps[k]
+        if k >= earlier:
+            noise += (left * rate * sigma) ** 2 * split[k]
+        else:
+            carried = carried if k < earlier - 1 else left
+            injected += left * rate * run.sensitivity / run.batch
+        left *= _factor(known, rate)
+    if run.diameter is not None:
+        injected = injected.min(carried * run.diameter)
+    if not noise > 0:
+        raise NotCheckedError(f"it counts {run.steps - earlier} of {run.steps} steps")
+    return injected / noise.sqrt()
+
+
+def _shifts(run: Run, steps: tuple[int, int, int], split: arb, c: arb) -> arb:
     """α·c^{r₁+r₂}·z·√((1 - c²)/(1 - c^{2r₂}))/(ησ), 1/α² + 1/β² = 1, z = min(D, (ηL/b)(1 - c^τ)/(1 - c))."""
     earlier, plain, shifted = steps
     if not shifted:
@@ -64,8 +114,7 @@ def _shifts(run: Run, steps: tuple[int, int, int], widening: arb, c: arb) -> arb
     if run.diameter is not None:
         distance = distance.min(run.diameter)
     wanted = c ** (plain + shifted) * distance / _geometric(c**2, shifted).sqrt()
-    split = (1 - 1 / widening**2).sqrt()
-    return wanted / (split * run.rate * run.noise)
+    return wanted / (split.sqrt() * run.rate * run.noise)
 
 
 def _geometric(ratio: arb, count: int) -> arb:
@@ -73,17 +122,23 @@ def _geometric(ratio: arb, count: int) -> arb:
     return (1 - ratio**count) / (1 - ratio) if ratio < 1 else arb(count)
 
 
-def _factor(run: Run, largest_batch: int | None, unlikely: arb) -> arb:
-    """c of every step; for Poisson batches of those up to the largest, if larger ones are as unlikely as is listed."""
-    found = run.contraction
-    if run.is_poisson and run.losses is not None and run.rate is not None:
-        if largest_batch is None or not _overflow(run, largest_batch) <= unlikely * (1 + LAST_DIGITS):
-            raise NotCheckedError("larger batches than it allows for are likelier than it says")
-        strong, smooth = run.losses
-        grown = strong + (smooth - strong) * max(arb(1), arb(largest_batch) / run.batch)
-        found = contraction((strong, grown), run.rate)
+def _losses(run: Run, largest_batch: int | None, unlikely: arb) -> tuple[arb, arb]:
+    """The least and the largest curvature; of Poisson batches up to a largest, if larger ones are as rare as listed."""
+    if run.losses is None:
+        raise NotCheckedError(_NO_STEP)
+    strong, smooth = run.losses
+    if not run.is_poisson:
+        return strong, smooth
+    if largest_batch is None or not _overflow(run, largest_batch) <= unlikely * (1 + LAST_DIGITS):
+        raise NotCheckedError("larger batches than it allows for are likelier than it says")
+    return strong, strong + (smooth - strong) * max(arb(1), arb(largest_batch) / run.batch)
+
+
+def _factor(losses: tuple[arb, arb], rate: arb) -> arb:
+    """c of a step."""
+    found = contraction(losses, rate)
     if found is None or not found <= 1:
-        raise NotCheckedError("its losses are not known to be convex, or its steps are too long")
+        raise NotCheckedError(_NO_STEP)
     return found
 
 

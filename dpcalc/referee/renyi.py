@@ -84,7 +84,7 @@ def divergence(entry: Mapping[str, Any], adjacency: str, order: arb) -> arb | No
     if sampling:
         if kind != "gaussian" or adjacency != "add-remove" or sampling.get("scheme") != "poisson":
             return None
-        return _sampled_gaussian(float(entry["noise_multiplier"]), float(sampling["rate"]), order)
+        return _sampled_gaussian(noise_multiplier(entry), float(sampling["rate"]), order)
     if kind in ("randomized-response", "dp") and ("p" in entry or entry.get("delta")):
         return None
     known = _DIVERGENCES.get(kind)
@@ -95,12 +95,19 @@ def _number(entry: Mapping[str, Any], name: str) -> arb:
     return arb(float(entry[name]))
 
 
+def noise_multiplier(entry: Mapping[str, Any]) -> arb:
+    """σ/Δ of Gaussian noise, however it is written."""
+    if "noise_multiplier" in entry:
+        return _number(entry, "noise_multiplier")
+    return _number(entry, "sigma") / _number(entry, "sensitivity")
+
+
 def _pure(entry: Mapping[str, Any], order: arb) -> arb:
     return _two_points(_number(entry, "epsilon"), order)
 
 
 _DIVERGENCES: Mapping[str, Callable[[Mapping[str, Any], arb], arb | None]] = {
-    "gaussian": lambda entry, order: order / (2 * _number(entry, "noise_multiplier") ** 2),
+    "gaussian": lambda entry, order: order / (2 * noise_multiplier(entry) ** 2),
     "gdp": lambda entry, order: order * _number(entry, "mu") ** 2 / 2,
     "zcdp": lambda entry, order: order * _number(entry, "rho"),
     "rdp": lambda entry, order: _declared(entry["orders"], entry["epsilons"], order),
@@ -127,12 +134,12 @@ def _laplace(epsilon: arb, order: arb) -> arb:
     return (first + second).log() / (order - 1)
 
 
-def _sampled_gaussian(noise: float, rate: float, order: arb) -> arb | None:
+def _sampled_gaussian(noise: arb, rate: float, order: arb) -> arb | None:
     """The binomial sum at a whole order (Mironov, Talwar, Zhang 2019)."""
     alpha = round(float(order.mid()))
     if alpha < 2 or order != arb(alpha):
         return None
-    q, variance = arb(rate), arb(noise) ** 2
+    q, variance = arb(rate), noise**2
     total = arb(0)
     for k in range(alpha + 1):
         weight = arb(math.comb(alpha, k)) * (1 - q) ** (alpha - k) * q**k

@@ -10,7 +10,10 @@ from typing import Any
 
 from flint import arb
 
+from dpcalc.referee.entries import NotCheckedError
+
 LAST_DIGITS = 1e-11  # relative: parameters are rounded upwards by less
+MOST_STEPS = 200_000  # of a schedule, each of which is gone through
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,16 @@ class Run:
     losses: tuple[arb, arb] | None
     is_poisson: bool
 
+    def every_step(self) -> list[tuple[arb, arb]]:
+        """η and σ of each step, the first one first."""
+        if self.steps > MOST_STEPS:
+            raise NotCheckedError("a schedule of very many steps")
+        rows, found = sorted(self.schedule, key=lambda row: int(row["step"])), list[tuple[arb, arb]]()
+        ends = [int(row["step"]) - 1 for row in rows[1:]] + [self.steps]
+        for row, end in zip(rows, ends, strict=True):
+            found += [(arb(float(row["lr"])), arb(float(row["sigma"])))] * (min(end, self.steps) - len(found))
+        return found
+
     @property
     def share(self) -> Fraction:
         return Fraction(self.batch, self.records)
@@ -52,8 +65,10 @@ class Run:
         schedule = request.get("schedule") or ()
         if "steps" in request:
             steps = int(request["steps"])
-        else:
+        elif "epochs" in request:
             steps = math.ceil(Fraction(str(request["epochs"])) * records / batch)
+        else:
+            steps = max(int(row["step"]) for row in schedule)
         rate = arb(float(request["lr"])) if "lr" in request else None
         losses = None  # unless they are known to be convex
         if "smoothness" in request and {"strong_convexity", "diameter"} & set(request):
