@@ -60,6 +60,22 @@ def test_only_mechanisms_that_an_entry_names_are_loaded() -> None:
     assert sampled["mechanisms"] == ["base", "laplace", "sampled", "validation"]
 
 
+def taken(*arguments: str) -> int:
+    """How many pages a process asks the system for."""
+    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_minflt
+
+
+def test_scipy_is_imported_where_frames_do_not_take_and_give_back_blocks() -> None:
+    """Pages that are cleared took a fifth of the whole call: 1.9 times as many as the imports alone, now 1.2."""
+    command = ("-m", "gaussian,noise_multiplier=3,sampling=poisson,rate=0.01,count=500", "--delta", "1e-6")
+    ours = min(taken("-m", "dpcalc", "compose", *command) for _ in range(2))
+    assert ours < 1.5 * taken("-c", "import typer, yaml, scipy.special")
+
+
 def test_accounting_takes_one_thread_unless_somebody_says_otherwise() -> None:
     command = ("compose", "-m", "gaussian,noise_multiplier=4", "--delta", "1e-6")
     assert run(*command)[1]["threads"] == "1"
