@@ -104,13 +104,13 @@ def is_zero(parts: Parts, question: Question) -> bool:
     """Whether ε = 0 is enough: total variations add up, so that δ(0) is at most their sum."""
     if question.delta is None:
         return False
-    total = 0.0
+    terms: list[tuple[float, int]] = []
     for mechanism, count in parts:
         for (pair, _), copies in mechanism.runs(count):
             if copies * _total_variation(pair.rough()) > _FAR * question.delta:
                 return False
-            total += copies * _total_variation(pair)
-        if total * (1 + len(parts) * UNIT) > question.delta:
+            terms.append((_total_variation(pair), copies))
+        if sum_up(terms) > question.delta:
             return False
     return True
 
@@ -122,5 +122,7 @@ def _total_variation(pair: Pair) -> float:
     It is never less than what the losses above 0 say alone, should there be more mass still.
     """
     p, q, p_error, q_error = pair.cells(np.zeros(1))
-    above = max(math.fsum((1, pair.excess(), -p[0], p_error[0])), float(p[1]))
+    above = math.fsum((1, pair.excess(), -p[0], p_error[0]))
+    if math.fsum((p[0], p[1], -1, -pair.excess())) > 0:
+        above = max(above, float(p[1] + p_error[1]))
     return math.fsum((above, -q[1], q_error[1])) + 4 * UNIT

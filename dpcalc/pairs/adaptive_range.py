@@ -97,9 +97,13 @@ def _highest(losses: Floats, profile: Floats, mu: float) -> tuple[Floats, Floats
 
 
 def _profile(epsilon: float, count: int, *, whole: bool = False) -> tuple[Floats, Floats]:
-    """H_count at losses 0, h, …: up to its end, or so far that what is left is nothing to speak of."""
+    """H_count at losses 0, h, …: up to its end, or so far that what is left is nothing to speak of.
+
+    Steps and losses are rounded up: the former add up to an ε no smaller than that of the mechanisms, and at the
+    latter δ is no larger.
+    """
     steps = min(max(_POINTS // count, _FINE), _FINEST) if count <= _FEW else _COARSE
-    width = epsilon / steps
+    width = math.nextafter(epsilon / steps, math.inf)
     profile: Floats = np.zeros(1)  # H_0 at s = 1 and beyond
     for k in range(1, count + 1):
         spread = _REACH * math.sqrt(k) / 2 + k * math.tanh(epsilon / 4) / 2
@@ -107,7 +111,9 @@ def _profile(epsilon: float, count: int, *, whole: bool = False) -> tuple[Floats
         shifts = _shifts(steps, k)
         note(_PER_CHOICE * last * shifts.size)
         profile = _step(profile, last, steps, width, shifts)
-    return width * np.arange(profile.size, dtype=np.float64), profile
+    losses = np.nextafter(width * np.arange(profile.size, dtype=np.float64), np.inf)
+    losses[0] = 0.0
+    return losses, profile
 
 
 def _shifts(steps: int, run: int) -> Indices:

@@ -25,6 +25,7 @@ from dpcalc.mechanisms.declared import DeclaredDP, DeclaredZCDP
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.pairs.blended import BlendedPair
 from dpcalc.pairs.gaussian import GaussianPair
+from dpcalc.pairs.points import PointPair
 
 mpf = mpmath.mpf
 
@@ -118,6 +119,18 @@ def test_total_variation_is_not_less_than_losses_above_0_say() -> None:
     pair: Any = Vague(random.Random(3))
     pair.p, pair.q, pair.over = [Fraction(3, 2), Fraction(1, 2)], [Fraction(1), Fraction(1, 4)], 0.0
     assert closed_forms._total_variation(pair) >= 1 / 4
+
+
+def test_total_variation_of_more_mass_than_there_is_counts_the_errors_of_its_sum() -> None:
+    """Points that add up to a little too much, as pairs may: of them that of the losses above 0 is all that counts."""
+    generator = np.random.default_rng(4)
+    for _ in range(20):
+        masses = generator.random(400)
+        masses *= (0.75 + 5e-10) / masses.sum()
+        losses = np.append(-1.0, np.sort(generator.uniform(40, 80, masses.size)))
+        pair = PointPair(losses, np.append(0.25, masses), np.append(1.0, masses * np.exp(-losses[1:])))
+        exact = sum(map(Fraction, pair.p[1:].tolist())) - sum(map(Fraction, pair.q[1:].tolist()))
+        assert Fraction(closed_forms._total_variation(pair)) >= exact
 
 
 def test_total_variation_of_a_blend_is_that_of_both_by_their_weights() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -14,9 +15,18 @@ from dpcalc.accounting.steering.needs import order_of
 from dpcalc.conversions import gdp_delta
 from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
-from dpcalc.pairs import adaptive_attack
+from dpcalc.pairs import adaptive_attack, adaptive_range
 from dpcalc.pairs.adaptive_attack import steered_pair, two_point_pair, worst_t
 from dpcalc.pairs.adaptive_range import adaptive_range_mu, adaptive_range_pair
+
+
+def test_the_grid_of_losses_reaches_as_far_as_the_mechanisms():
+    """Steps of 1/500 of ε are rounded; a grid that ends an ulp below kε would leave out the largest losses."""
+    for epsilon in np.random.default_rng(2).uniform(0.1, 2, 40):
+        losses, _ = adaptive_range._profile(float(epsilon), 3)
+        assert losses[0] == 0
+        step = Fraction(float(epsilon)) / 500
+        assert all(Fraction(loss) >= step * k for k, loss in enumerate(losses.tolist()))
 
 
 def delta(pair, epsilon):
