@@ -8,7 +8,7 @@ import numpy as np
 
 from dpcalc.arrays import Floats
 from dpcalc.pairs.base import Pair
-from dpcalc.pairs.cells import Cells
+from dpcalc.pairs.cells import Cells, lacking
 from dpcalc.rounding import UNIT
 
 
@@ -30,11 +30,14 @@ class BlendedPair(Pair):
         return self._both(p, r), self._both(q, s)
 
     def cells(self, edges: Floats) -> Cells:
-        found = [self._both(x, y) for x, y in zip(self.first.cells(edges), self.second.cells(edges), strict=True)]
-        p, q, p_error, q_error = found
-        return Cells(p, q, p_error + 4 * UNIT * p, q_error + 4 * UNIT * q)
+        """What one of them lacks is in the outermost cells: beside over-weight nobody could tell that it is missing."""
+        first, second = self.first.cells(edges), self.second.cells(edges)
+        p, q, p_error, q_error = (self._both(x, y) for x, y in zip(first, second, strict=True))
+        p[-1] += self._both(lacking(first.p, first.p_error), lacking(second.p, second.p_error))
+        q[0] += self._both(lacking(first.q, first.q_error), lacking(second.q, second.q_error))
+        return Cells(p, q, p_error + 6 * UNIT * p, q_error + 6 * UNIT * q)
 
-    def _both(self, x: Floats, y: Floats) -> Floats:
+    def _both(self, x: Floats | float, y: Floats | float) -> Floats:
         return np.asarray(self.first_weight * x + self.second_weight * y)
 
     def excess(self) -> float:
@@ -51,8 +54,10 @@ class BlendedPair(Pair):
         return min(a, c), max(b, d)
 
     def at_infinity(self) -> tuple[float, float]:
-        (p, q), (r, s) = self.first.at_infinity(), self.second.at_infinity()
-        raised = 1 + 4 * UNIT
+        (p, q), (r, s) = (
+            tuple(map(sum, zip(pair.at_infinity(), pair.missing(), strict=True))) for pair in (self.first, self.second)
+        )
+        raised = 1 + 6 * UNIT
         return (
             (self.first_weight * p + self.second_weight * r) * raised,
             (self.first_weight * q + self.second_weight * s) * raised,

@@ -18,6 +18,7 @@ from dpcalc.pairs.base import MixturePair, Pair
 from dpcalc.pairs.blended import BlendedPair
 from dpcalc.pairs.cells import lacking
 from dpcalc.pairs.points import PointPair
+from dpcalc.pairs.profile import profile
 from dpcalc.pairs.symmetrised import symmetrised
 
 LACK = 8e-10
@@ -71,6 +72,26 @@ def test_both_directions_in_one_pay() -> None:
 
 def test_a_blend_pays_its_share() -> None:
     assert BlendedPair(coin(), coin(p_lack=LACK), 0.6, 0.4).failure() >= 0.4 * LACK
+
+
+@pytest.mark.parametrize("over", [1e-8, 1e-3])
+def test_a_blend_pays_its_share_beside_weights_of_more_than_one(over: float) -> None:
+    """Masses that add up to 1 and more do not show what one of the two lacks."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Blended(Forgetful):
+        def pairs(self) -> tuple[Pair, Pair]:
+            pair = BlendedPair(coin(), coin(self.lack, self.lack), 0.6, 0.4 + over)
+            return pair, pair.reversed()
+
+    for pair in Blended().pairs():
+        assert pair.failure() >= 0.4 * LACK
+        assert profile(pair, np.array([40.0]))[0] >= 0.4 * LACK
+        assert np.all(np.isinf(pair.rdp(ORDERS)))
+    for accountant in ("auto", "rdp", "pld"):
+        found = compose([(Blended(), 100)], epsilon=75.0, accountant=accountant)
+        assert found.delta is not None
+        assert found.delta >= 40 * LACK * (1 - 1e-6)
 
 
 @pytest.mark.parametrize("count", [1, 100])

@@ -29,7 +29,7 @@ from dpcalc.pairs import (
 from dpcalc.pairs.base import MixturePair, Pair
 from dpcalc.pairs.blended import BlendedPair
 from dpcalc.pairs.bounded_range import BoundedRangePair
-from dpcalc.pairs.cells import Cells
+from dpcalc.pairs.cells import Cells, lacking
 from dpcalc.pairs.discrete_gaussian import discrete_gaussian_pairs, turned_discrete_gaussian
 from dpcalc.pairs.gaussian import GaussianPair, SampledGaussian
 from dpcalc.pairs.laplace import LaplacePair
@@ -258,6 +258,9 @@ class Stub(Pair):
     def at_infinity(self) -> tuple[float, float]:
         return float(self.values[0]), float(self.values[1])
 
+    def missing(self) -> tuple[float, float]:
+        return 0.0, 0.0
+
 
 def test_blends_are_rounded_up() -> None:
     generator = np.random.default_rng(3)
@@ -282,10 +285,12 @@ def test_blended_cells_own_up_to_their_weights() -> None:
         pairs = [PointPair(np.array([-0.5, 0.5]), *generator.random((2, 2))) for _ in range(2)]
         blend = BlendedPair(*pairs, *weights.tolist())
         given, cells = [pair.cells(np.array([0.0])) for pair in pairs], blend.cells(np.array([0.0]))
-        for mass, error, own in ((0, 2, cells.p_error), (1, 3, cells.q_error)):
+        for mass, error, own, outermost in ((0, 2, cells.p_error, 1), (1, 3, cells.q_error, 0)):
             for k in range(2):
+                lack = [lacking(cell[mass], cell[error]) if k == outermost else 0.0 for cell in given]
                 exact = sum(
-                    Fraction(w) * Fraction(float(cell[mass][k])) for w, cell in zip(weights, given, strict=True)
+                    Fraction(w) * (Fraction(float(cell[mass][k])) + Fraction(less))
+                    for w, cell, less in zip(weights, given, lack, strict=True)
                 )
                 passed = sum(
                     Fraction(w) * Fraction(float(cell[error][k])) for w, cell in zip(weights, given, strict=True)
