@@ -18,6 +18,8 @@ Parts = Sequence[tuple[Mechanism, int]]
 
 _SHARES = (0.0, 0.5, 0.9, 0.99, 0.9999, 1 - 1e-7)  # of the largest loss: where the event begins, next to it an atom
 _HALVINGS = 200
+_ROUNDED = 32  # more than there are roundings of a loss or a factor
+_FURTHEST, _NEARLY_ONE = 1e100, 0.999  # where losses of a base are well within the doubles, and known to all digits
 
 
 def by_one_release(parts: Parts, question: Question) -> Answer | None:
@@ -29,10 +31,10 @@ def by_one_release(parts: Parts, question: Question) -> Answer | None:
         return None
 
     def upper(epsilon: float) -> float:
-        return max(float(profile(pair, np.array([epsilon]))[0]) for pair in above) + 2 * FAINT
+        return max(_release(pair, epsilon, upper=True) for pair in above) + 2 * FAINT
 
     def lower(epsilon: float) -> float:
-        return max((float(least_profile(pair, np.array([epsilon]))[0]) for pair in below or ()), default=0.0)
+        return max((_release(pair, epsilon, upper=False) for pair in below or ()), default=0.0)
 
     if question.epsilon is not None:
         return (
@@ -43,6 +45,26 @@ def by_one_release(parts: Parts, question: Question) -> Answer | None:
     _, high = _crossing(lambda epsilon: upper(epsilon) <= delta)
     low, _ = _crossing(lambda epsilon: not lower(epsilon) > delta)
     return Answer("pld", high, low)
+
+
+def _release(pair: Pair, epsilon: float, *, upper: bool) -> float:
+    """A bound on δ of one release at ε; of a sampled one through its base, which loses no digits at small rates.
+
+    X = 1 - q + qZ: E(X - e^ε)⁺ = q E(Z - t)⁺ with t = 1 + (e^ε - 1)/q, and E(1 - e^ε X)⁺ = q e^ε E(s - Z)⁺ with
+    s = 1 - (1 - e^{-ε})/q, which is q e^ε s times the base's δ for adding at -log s.
+    """
+    read, towards = (profile, -1) if upper else (least_profile, 1)
+    found = float(read(pair, np.array([epsilon]))[0])
+    (base, rate), (other, other_rate) = pair.unmixed(), pair.reversed().unmixed()
+    off = 1 + towards * _ROUNDED * UNIT
+    if rate < 1 and (moved := math.expm1(epsilon) / rate) < _FURTHEST:
+        better = rate * float(read(base, np.array([math.log1p(moved) * off]))[0]) * (1 - towards * _ROUNDED * UNIT)
+    elif other_rate < 1 and (moved := -math.expm1(-epsilon) / other_rate * off) < _NEARLY_ONE:
+        times = other_rate * math.exp(epsilon) * (1 - moved) * (1 - towards * _ROUNDED * UNIT)
+        better = times * float(read(other.reversed(), np.array([-math.log1p(-moved) * off]))[0])
+    else:
+        return found
+    return min(found, better) if upper else max(found, better)
 
 
 def _crossing(holds: Callable[[float], bool]) -> tuple[float, float]:

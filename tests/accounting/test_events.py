@@ -36,6 +36,34 @@ def sampled_gaussian(sigma, rate, epsilon):
         return (1 - rate) * above[0] + rate * above[1] - t * above[0]
 
 
+def added(sigma, rate, epsilon):
+    """δ of adding a record: Q(X < e^{-ε}) - e^ε P(X < e^{-ε})."""
+    with mpmath.workdps(80):
+        sigma, rate, t = mpf(sigma), mpf(rate), mpmath.exp(-mpf(epsilon))
+        if t <= 1 - rate:
+            return mpf(0)
+        place = sigma**2 * mpmath.log((t - 1 + rate) / rate) + mpf(1) / 2
+        below = [mpmath.erfc(-(place - mean) / sigma / mpmath.sqrt(2)) / 2 for mean in (0, 1)]
+        return below[0] - ((1 - rate) * below[0] + rate * below[1]) / t
+
+
+@pytest.mark.parametrize("sigma", [0.7, 30.0, 1e5])
+@pytest.mark.parametrize("rate", [1e-7, 1e-4, 0.3])
+@pytest.mark.parametrize("share", [0.02, 0.6, 0.97])
+def test_a_sampled_release_keeps_its_digits_at_small_rates(sigma, rate, share):
+    """Masses of P and Q next to each other say nothing of a difference of a billionth; those of the base do."""
+    part = PoissonSampled(base=Gaussian(noise_multiplier=sigma), sampling_rate=rate)
+    for epsilon in (share * rate, rate / sigma / 3):
+        for pair, exact in (
+            (part.pairs()[0], sampled_gaussian(sigma, rate, epsilon)),
+            (part.pairs()[1], added(sigma, rate, epsilon)),
+        ):
+            low, high = (events._release(pair, epsilon, upper=upper) for upper in (False, True))
+            assert low <= exact <= high + 1e-300
+            if exact > 1e-3 * rate / sigma:
+                assert high - low <= 1e-6 * float(exact)
+
+
 def test_one_release_is_its_closed_form():
     draw = random.Random(19)
     for _ in range(24):
