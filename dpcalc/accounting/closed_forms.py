@@ -66,14 +66,15 @@ def gdp_value(mu: float, question: Question) -> float:
 
 
 def by_basic_composition(parts: Parts, question: Question) -> Answer:
-    """Largest finite losses add up, and so do the probabilities of infinite ones: exact for a declared guarantee alone.
+    """Largest finite losses add up, and some loss is infinite with probability 1 − Π(1−δ), at most Σδ.
 
-    (Σε, Σδ)-DP (Dwork et al. 2006); with Σδ = 0 it answers δ = 0. Below Σε the finite losses add at most 1 − e^{ε−Σε}
-    to δ, which is little where only rounding or a few digits are missing.
+    That is (Σε, Σδ)-DP (Dwork et al. 2006) and a little less: exact for a declared guarantee alone, and δ = 0 is
+    answered where none fails. Below Σε the finite losses add at most 1 − e^{ε−Σε} to δ, which is little where only
+    rounding or a few digits are missing.
     """
     basic = [(*mechanism.basic_dp(), count) for mechanism, count in parts]
     epsilon = sum_up((epsilon, count) for epsilon, _, count in basic)
-    delta = min(sum_up((delta, count) for _, delta, count in basic), 1.0)
+    delta = _some_failure([(delta, count) for _, delta, count in basic])
     if question.delta is not None:
         return Answer("basic", epsilon if delta <= question.delta else math.inf, None)
     assert question.epsilon is not None
@@ -83,6 +84,15 @@ def by_basic_composition(parts: Parts, question: Question) -> Answer:
 
     missing = Fraction(epsilon) - Fraction(question.epsilon) if math.isfinite(epsilon) else math.inf
     return Answer("basic", min(1.0, (delta - math.expm1(-float(missing))) * (1 + 8 * UNIT)), None)
+
+
+def _some_failure(failures: Sequence[tuple[float, int]]) -> float:
+    """1 − Π(1−δ)ⁿ from above: less than Σnδ, so that a δ that is the sum of others as they are written is enough."""
+    total = sum_up(failures)
+    if total == 0 or any(delta >= 1 for delta, _ in failures):
+        return min(total, 1.0)
+    logarithm = math.fsum(count * math.log1p(-delta) for delta, count in failures)
+    return min(total, 1.0, -math.expm1(logarithm) * (1 + 12 * UNIT))
 
 
 def sum_up(terms: Iterable[tuple[float, int]]) -> float:

@@ -19,6 +19,7 @@ from dpcalc.accounting.certified.convolve import by_transform
 from dpcalc.accounting.certified.law import UPPER, Component, Law
 from dpcalc.accounting.certified.ledger import Ledger
 from dpcalc.accounting.certified.read import Curve, curve
+from dpcalc.accounting.compose import compose
 from dpcalc.accounting.question import Question
 from dpcalc.accounting.renyi import composed_rdp, composed_rho
 from dpcalc.mechanisms.declared import DeclaredDP, DeclaredZCDP
@@ -73,6 +74,29 @@ def test_basic_composition_below_the_sum_of_losses() -> None:
         )
         exact = mpf(delta) - mpmath.expm1(mpf(share * epsilon) - mpf(epsilon))
         assert mpf(found.upper) >= exact
+
+
+def test_the_chance_of_some_failure_is_that_of_independent_ones() -> None:
+    chosen = random.Random(8)
+    for _ in range(200):
+        failures = [(10.0 ** chosen.uniform(-14, -0.1), chosen.randint(1, 40)) for _ in range(chosen.randint(1, 4))]
+        kept = math.prod((1 - Fraction(delta)) ** count for delta, count in failures)
+        parts = [(DeclaredDP(epsilon=0.25, delta=delta), count) for delta, count in failures]
+        found = closed_forms.by_basic_composition(parts, Question(None, 100.0, 0.1)).upper
+        assert 1 - kept <= Fraction(found) <= min((1 - kept) * (1 + Fraction(1, 2**48)), Fraction(1))
+
+
+@pytest.mark.parametrize(
+    "written", [("1e-6", "3e-6"), ("7e-6", "5e-6", "3e-6"), ("2e-9", "2e-9", "7e-9"), ("0.1", "0.2")]
+)
+def test_a_delta_that_is_written_as_the_sum_of_others_is_enough(written) -> None:
+    """Doubles next to decimals may add up to an ulp more: ε was infinite then."""
+    whole = float(sum(Fraction(delta) for delta in written))
+    parts = [(DeclaredDP(epsilon=0.1 * 2**k, delta=float(delta)), 1) for k, delta in enumerate(written)]
+    found = compose(parts, delta=whole)
+    assert found.epsilon is not None
+    assert found.epsilon <= 0.1 * (2 ** len(written) - 1) * (1 + 1e-15)
+    assert found.epsilon_lower is not None
 
 
 def test_sums_are_the_least_doubles_above() -> None:
