@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -37,6 +37,7 @@ _STUCK, _WIDE = 0.9, 0.05  # of the width before, and of the bound: what is left
 _BOUNDS, _FINER, _COMPOSING = 0.7, 0.3, 0.45  # of the tolerance: for such bounds (less in every round), and composing
 
 _COARSER, _ROUGHEST = 20.0, 0.5  # times such a share, where it leads nowhere; and what is worth trying, as a gap
+_COARSE, _LOOK = 0.03, 0.05  # the tolerance of a look at what is attained, and its part of the work
 _FIRST, _PER_ROUND, _PER_ENGINE = 0.6, 0.7, 0.75  # of the work that is left: as long as nothing is known, and later
 
 ENGINES: Mapping[str, Engine] = {"transform": by_transform.interval, "convex-order": convex_order.interval}
@@ -49,7 +50,7 @@ def by_laws(parts: Parts, question: Question, direction: Direction | None = None
     bound that is `known` already needs no better one.
     """
     above = [run for mechanism, count in parts for run in mechanism.runs(count)]
-    below = _attained(parts, cache(lambda: order_of(above, question)))
+    below = _worst(parts, above, question)
     if not only_bounded([*above, *below]):
         return _answer(above, below, question, question, direction)
     best: Answer | None = None
@@ -83,8 +84,36 @@ def by_laws(parts: Parts, question: Question, direction: Direction | None = None
 
 def attained(parts: Parts, question: Question) -> Runs:
     """Pairs that the parts attain together."""
-    above = [run for mechanism, count in parts for run in mechanism.runs(count)]
-    return _attained(parts, cache(lambda: order_of(above, question)))
+    return _worst(parts, [run for mechanism, count in parts for run in mechanism.runs(count)], question)
+
+
+def _worst(parts: Parts, above: Runs, question: Question) -> Runs:
+    """Pairs that the parts attain together; of those that are chosen for an order, under a sampler, the worst.
+
+    It is the order that decides about what dominates, or about what is attained itself, or the first one.
+    """
+    order = cache(lambda: order_of(above, question))
+    best = _attained(parts, order)
+    chosen = order.cache_info().currsize and any(mechanism.sampler() != "none" for mechanism, _ in parts)
+    if not chosen or only_bounded([*above, *best]):
+        return best
+    largest = _about(best, question)
+    for power in (1.0, order_of(best, question)):
+        runs = _attained(parts, partial(float, power))
+        found = _about(runs, question)
+        if found > largest:
+            best, largest = runs, found
+    return best
+
+
+def _about(runs: Runs, question: Question) -> float:
+    """About what pairs come to, composed coarsely; 0 where that is out of reach."""
+    coarse = replace(question, tolerance=_COARSE)
+    try:
+        with within(_LOOK):
+            return _answer(runs, (), coarse, coarse).upper
+    except ArithmeticError:
+        return 0.0
 
 
 def _attained(parts: Parts, order: Callable[[], float]) -> Runs:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpcalc.conversions.gaussian import gdp_delta, gdp_epsilon, gdp_lower, gdp_mu, gdp_rho, gdp_tradeoff
     from dpcalc.conversions.pure import (
+        bounded_range_rdp,
         dp_delta,
         dp_epsilon,
         dp_true_positive_rate,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "bounded_range_rdp",
     "dp_delta",
     "dp_epsilon",
     "dp_true_positive_rate",

@@ -54,6 +54,22 @@ def pure_dp_rdp_at(epsilon: float, order: float) -> float:
     return float(min(formula(epsilon, order, math) * (1 + _ROUNDING), epsilon))
 
 
+def bounded_range_rdp(epsilon: float, orders: Floats) -> Floats:
+    """Upper bounds on the RDP of every ε-bounded-range mechanism, such as the exponential one: at most αε²/8.
+
+    Losses are t and t − ε, for a t in [0, ε] (Dong, Durfee, Rogers 2020). With s = e^t, E X^α is s^{α−1}(c − c′s) over
+    1 − e^{−ε}, c = 1 − e^{−αε}, c′ = e^{−ε} − e^{−αε}: largest at s = (α−1)c/(αc′), being s^{α−1}c/α over 1 − e^{−ε}.
+    """
+    import numpy as np
+
+    alpha = orders - 1
+    log_c, log_unit = (np.log(-np.expm1(-each * epsilon)) for each in (orders, 1.0))
+    log_s = np.log1p(-1 / orders) + log_c + epsilon - np.log(-np.expm1(-alpha * epsilon))
+    log_rest = log_c - np.log(orders) - log_unit
+    doubt = 16 * UNIT * (3 + alpha * (4 + epsilon + np.abs(log_s) + np.abs(log_c)) + np.abs(log_rest) + np.log(orders))
+    return np.asarray(np.fmin(log_s + (log_rest + doubt) / alpha, orders * epsilon**2 / 8 * (1 + 4 * UNIT)))
+
+
 def _small_rdp(epsilon: Any, alpha: Any, library: Any) -> Any:
     """By the product formula for a difference of cosh, in the functions of `math` or of numpy."""
     product = library.sinh(alpha * epsilon / 2) * library.sinh((alpha - 1) * epsilon / 2) / library.cosh(epsilon / 2)

@@ -59,6 +59,13 @@ class Mechanism(ABC):
         epsilon = self.pure_epsilon()
         return bound if epsilon is None else np.minimum(bound, conversions.pure_dp_rdp(epsilon, orders))
 
+    def sampled_excess(self, rate: float, orders: Floats) -> tuple[Floats, Floats] | None:  # noqa: ARG002
+        """Upper bounds on log(E[X^α] - 1) and log(E[X^{1-α}] - 1), X = 1 - q + q dP/dQ, for a rate q < 1.
+
+        None where the pairs, mixed, know as much.
+        """
+        return None
+
     def rdp_is_of_pairs(self) -> bool:
         """Whether no smaller Rényi divergences are known than those of the dominating pairs."""
         return type(self).rdp is Mechanism.rdp or self.gdp_is_exact()
@@ -113,6 +120,10 @@ class Mechanism(ABC):
         """
         attained = self.attained_pairs()
         return attained and ((attained, count),)
+
+    def attained_sampled(self, rate: float, order: Callable[[], float]) -> tuple[Pair, Pair] | None:  # noqa: ARG002
+        """Pairs that one run attains and that are bad on a sample: by default those of `attained_pairs`."""
+        return self.attained_pairs()
 
     def attained_last(self, count: int, order: Callable[[], float]) -> Runs | None:  # noqa: ARG002
         """Pairs that `count` runs attain after all others, the data being chosen by what was released before them.

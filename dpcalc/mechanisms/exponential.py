@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpcalc.arrays import Floats
-from dpcalc.conversions import pure_dp_rdp
+from dpcalc.conversions import bounded_range_rdp
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_adjacency, expect_positive
@@ -21,7 +21,8 @@ from dpcalc.pairs.base import Pair, Runs
 from dpcalc.pairs.bounded_range import BoundedRangePair
 from dpcalc.pairs.gaussian import GaussianPair
 from dpcalc.pairs.points import LARGEST_LOSS
-from dpcalc.rounding import UNIT, up
+from dpcalc.pairs.sampled_curve import binomial_excess, sampled_excess
+from dpcalc.rounding import up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,11 @@ class Exponential(Mechanism):
         return up(self.epsilon**2 / 8, 1)
 
     def rdp(self, orders: Floats) -> Floats:
-        return np.minimum(orders * self.epsilon**2 / 8 * (1 + 4 * UNIT), pure_dp_rdp(self.epsilon, orders))
+        return np.minimum(bounded_range_rdp(self.epsilon, orders), self.epsilon)
+
+    def sampled_excess(self, rate: float, orders: Floats) -> tuple[Floats, Floats] | None:
+        """By moments, each at most that of its worst t; the pair lets t be chosen after the outcome."""
+        return sampled_excess(self.rdp, lambda whole: binomial_excess(self.rdp, rate, whole), rate, orders)
 
     def pairs(self) -> tuple[Pair, Pair]:
         return self._pair, self._pair
@@ -63,6 +68,10 @@ class Exponential(Mechanism):
         """Two candidates, with the t that is about worst for the whole list."""
         pair = two_point_pair(self.epsilon, worst_t(self.epsilon, order()))
         return (((pair, pair), count),)
+
+    def attained_sampled(self, rate: float, order: Callable[[], float]) -> tuple[Pair, Pair] | None:
+        pair = two_point_pair(self.epsilon, worst_t(self.epsilon, order(), rate))
+        return pair, pair.reversed()
 
     def attained_last(self, count: int, order: Callable[[], float]) -> Runs | None:
         """Two candidates with t by what came before, of many runs for the last ones; of one run all of the envelope."""

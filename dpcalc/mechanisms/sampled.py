@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.validation import expect_rate
 from dpcalc.pairs.base import Pair, Runs
+from dpcalc.pairs.moments import ROUNDING
 from dpcalc.pairs.profile import group_of_two
 from dpcalc.pairs.symmetrised import symmetrised
 
@@ -50,11 +51,19 @@ class _Sampled(Mechanism):
     type: ClassVar[str] = "sampled"
 
     def _least_rdp(self, bound: Floats, orders: Floats) -> Floats:
-        """That of the sampled pairs, and never more than the base's: sampling first never weakens a mechanism.
+        """That of the sampled pairs or divergences, and never more than the base's: sampling never weakens a mechanism.
 
         Divergences are jointly quasi-convex.
         """
-        return np.minimum(super()._least_rdp(bound, orders), self._unsampled().rdp(orders))
+        least = np.minimum(super()._least_rdp(bound, orders), self._unsampled().rdp(orders))
+        excess = self._excess(orders)
+        if excess is None:
+            return least
+        return np.minimum(least, np.logaddexp(0.0, np.maximum(*excess)) / (orders - 1) * (1 + ROUNDING))
+
+    def _excess(self, orders: Floats) -> tuple[Floats, Floats] | None:  # noqa: ARG002
+        """Upper bounds on log(E[X^α] - 1) and log(E[X^{1-α}] - 1), where the base knows more than its pairs."""
+        return None
 
     def rdp_is_of_pairs(self) -> bool:
         """Where the sampled pairs are those of the base, mixed; other pairs may be worse than the base."""
@@ -139,6 +148,15 @@ class PoissonSampled(_Sampled):
             return self._one_record
         return attained and sampled(attained, self.sampling_rate)
 
+    def attained_runs(self, count: int, order: Callable[[], float]) -> Runs | None:
+        """Where the base's data may be chosen, they are bad for the whole list, sampled."""
+        if self.adjacency == "replace-one" or self.sampling_rate == 1.0:
+            return super().attained_runs(count, order)
+        attained = self.base.attained_sampled(self.sampling_rate, order)
+        if attained == self.base.pairs():
+            return ((self._one_record, count),)
+        return attained and ((sampled(attained, self.sampling_rate), count),)
+
     def _is_mixture(self) -> bool:
         return self.adjacency == "add-remove"
 
@@ -152,6 +170,10 @@ class PoissonSampled(_Sampled):
 
     def _unsampled(self) -> Mechanism:
         return self.base if self.adjacency == "add-remove" else self.base.as_replace_one()
+
+    def _excess(self, orders: Floats) -> tuple[Floats, Floats] | None:
+        known = self.adjacency == "add-remove" and self.sampling_rate < 1
+        return self.base.sampled_excess(self.sampling_rate, orders) if known else None
 
     def theorem(self) -> str:
         if self.adjacency == "add-remove":
@@ -209,6 +231,14 @@ class FixedSizeSampled(_Sampled):
     def _is_mixture(self) -> bool:
         return self.base.adjacency == "replace-one"
 
+    def _excess(self, orders: Floats) -> tuple[Floats, Floats] | None:
+        """Of C_p the sum of both: its ratio is that of removing where it is above 1, and that of adding below."""
+        excess = self._unsampled().sampled_excess(self.sampling_rate, orders) if self.sampling_rate < 1 else None
+        if excess is None or self.base.adjacency == "add-remove":
+            return excess
+        both = np.logaddexp(*excess) + ROUNDING
+        return both, both
+
     def _unsampled(self) -> Mechanism:
         return self.base if self.base.adjacency == "replace-one" else self.base.as_replace_one()
 
@@ -222,79 +252,3 @@ class FixedSizeSampled(_Sampled):
 
     def assumptions(self) -> tuple[str, ...]:
         return (*super().assumptions(), "each batch is a uniform draw of fixed size without replacement")
-
-
-@dataclass(frozen=True, kw_only=True)
-class OncePerEpoch(Mechanism):
-    """The base mechanism on batches that together hold each record once: un-amplified, and once for the whole epoch.
-
-    The batches of an epoch are disjoint, so by parallel composition one record meets one release of the base. A
-    shuffle before each epoch is accounted for in the same way: no amplification is claimed for it.
-    """
-
-    type: ClassVar[str] = "once-per-epoch"
-
-    base: Mechanism
-    shuffled: bool = False
-
-    def __post_init__(self) -> None:
-        if self.base.sampler() != "none":
-            raise IncompatibleError(f"cannot sample a mechanism that is already sampled ({self.base.sampler()}).")
-
-    @property
-    def adjacency(self) -> Adjacency:  # type: ignore[override]
-        return self.base.adjacency
-
-    def gdp(self) -> float | None:
-        return self.base.gdp()
-
-    def gdp_is_exact(self) -> bool:
-        return not self.shuffled and self.base.gdp_is_exact()
-
-    def factors(self) -> tuple[tuple[Mechanism, int], ...]:
-        return tuple((replace(self, base=factor), times) for factor, times in self.base.factors())
-
-    def zcdp(self) -> float | None:
-        return self.base.zcdp()
-
-    def rdp(self, orders: Floats) -> Floats:
-        return self.base.rdp(orders)
-
-    def pairs(self) -> tuple[Pair, Pair]:
-        return self.base.pairs()
-
-    def attained_pairs(self) -> tuple[Pair, Pair] | None:
-        return None if self.shuffled else self.base.attained_pairs()
-
-    def runs(self, count: int) -> Runs:
-        return self.base.runs(count)
-
-    def attained_runs(self, count: int, order: Callable[[], float]) -> Runs | None:
-        return None if self.shuffled else self.base.attained_runs(count, order)
-
-    def attained_last(self, count: int, order: Callable[[], float]) -> Runs | None:
-        return None if self.shuffled else self.base.attained_last(count, order)
-
-    def as_replace_one(self) -> Mechanism:
-        return OncePerEpoch(base=self.base.as_replace_one(), shuffled=self.shuffled)
-
-    def sampler(self) -> str:
-        return "shuffled" if self.shuffled else "cyclic"
-
-    def theorem(self) -> str:
-        return "disjoint batches: one un-amplified release per epoch (parallel composition)"
-
-    def assumptions(self) -> tuple[str, ...]:
-        one = "each record is used exactly once per epoch, in batches that do not depend on the data"
-        return (*self.base.assumptions(), one, "the count is the number of epochs")
-
-    def warnings(self) -> tuple[str, ...]:
-        if not self.shuffled:
-            return ()
-        return (
-            "shuffled batches are accounted for without amplification; drawing each record's step of every epoch by "
-            "itself is as cheap and is amplified (sampling: random-allocation, in a spec and in training alike)",
-        )
-
-    def spec(self) -> Mapping[str, Any]:
-        return {**self.base.spec(), "sampling": {"scheme": self.sampler()}}

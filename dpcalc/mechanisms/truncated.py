@@ -10,12 +10,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpcalc.arrays import Floats
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.sampled import PoissonSampled, sampled
 from dpcalc.mechanisms.validation import expect_whole
 from dpcalc.pairs.base import Pair, Runs
 from dpcalc.pairs.blended import BlendedPair
+from dpcalc.pairs.moments import ROUNDING
 from dpcalc.pairs.profile import group_of_two
 from dpcalc.rounding import FAINT, UNIT, down
 
@@ -57,13 +59,32 @@ class TruncatedPoisson(PoissonSampled):
         added = sampled(self.base.pairs(), self.sampling_rate)
         if high == 0:
             return added
-        kept = self.sampling_rate * (self.largest_batch / (self.largest_batch + 1)) * (1 + 4 * UNIT)
-        replaced = sampled(self.base.replaced()[0], min(kept, 1.0))
+        replaced = sampled(self.base.replaced()[0], self._replacing)
         remove, add = (
             BlendedPair(first, second, (1 - low) * (1 + 2 * UNIT), high)
             for first, second in zip(added, replaced, strict=True)
         )
         return remove, add
+
+    @property
+    def _replacing(self) -> float:
+        """q′: the probability that the record takes the place of another, from above."""
+        return min(self.sampling_rate * (self.largest_batch / (self.largest_batch + 1)) * (1 + 4 * UNIT), 1.0)
+
+    def _excess(self, orders: Floats) -> tuple[Floats, Floats] | None:
+        """Those of both cases, in their shares."""
+        added = super()._excess(orders)
+        low, high = self.overflow
+        if added is None or high == 0 or self._replacing == 1:
+            return added if high == 0 else None
+        replaced = self.base.as_replace_one().sampled_excess(self._replacing, orders)
+        if replaced is None:
+            return None
+        one, other = (
+            np.logaddexp(first + math.log1p(-low), second + math.log(high)) + ROUNDING * (1 - math.log(high))
+            for first, second in zip(added, replaced, strict=True)
+        )
+        return one, other
 
     @property
     def _pairs(self) -> tuple[Pair, Pair]:
@@ -75,6 +96,9 @@ class TruncatedPoisson(PoissonSampled):
     def attained_pairs(self) -> tuple[Pair, Pair] | None:
         """Where the other records contribute nothing, a batch is told by whether it kept this one: a smaller rate."""
         return self._alone.attained_pairs()
+
+    def attained_runs(self, count: int, order: Callable[[], float]) -> Runs | None:
+        return self._alone.attained_runs(count, order)
 
     def attained_last(self, count: int, order: Callable[[], float]) -> Runs | None:
         return self._alone.attained_last(count, order)

@@ -9,7 +9,7 @@ import numpy as np
 from dpcalc.arrays import Floats, Indices
 from dpcalc.effort import note, remembered
 from dpcalc.pairs.points import BoundPair, PointPair
-from dpcalc.rounding import FAINT, UNIT, accumulated
+from dpcalc.rounding import FAINT, LEAST_DIVISOR, UNIT, accumulated
 
 MOST_STEERED = 400
 """Of more runs a single t is hardly worse than choices that depend on the outcomes."""
@@ -119,8 +119,15 @@ def two_point_pair(epsilon: float, t: float) -> PointPair:
     return PointPair(np.array([t - epsilon, t]), p, q)
 
 
-def worst_t(epsilon: float, order: float) -> float:
-    """The t of the two-point pair with the largest E e^{λ·loss}, λ an order: a hint, as every t is attained."""
+def worst_t(epsilon: float, order: float, rate: float = 1.0) -> float:
+    """The t of the two-point pair with the largest E e^{λ·loss}, λ an order, sampled at a rate."""
     t = epsilon * np.arange(1, 400) / 400
-    p = np.minimum(np.expm1(t - epsilon) / np.expm1(-epsilon), 1 - UNIT)  # of large ε it would round to 1
-    return float(t[np.argmax(np.logaddexp(np.log(p) + order * t, np.log1p(-p) + order * (t - epsilon)))])
+    return float(t[np.argmax(log_sampled_moments(t, epsilon - t, order, rate))])
+
+
+def log_sampled_moments(a: Floats, b: Floats, order: float, rate: float) -> Floats:
+    """About log E e^{λ·loss} of pairs with losses a and -b, sampled at a rate: a hint, as every pair is attained."""
+    p = np.minimum(np.expm1(-b) / np.expm1(-(a + b)), 1 - UNIT)  # of large losses it would round to 1
+    q = np.maximum(p * np.exp(-a), LEAST_DIVISOR)
+    high, low = (np.logaddexp(np.log1p(-rate), np.log(rate) + loss) if rate < 1 else loss for loss in (a, -b))
+    return np.asarray(np.logaddexp(np.log(q) + (1 + order) * high, np.log1p(-q) + (1 + order) * low))

@@ -19,9 +19,9 @@ import numpy as np
 from dpcalc.arrays import Floats
 from dpcalc.effort import note, remembered
 from dpcalc.elementary import exp_remainder
-from dpcalc.pairs.adaptive_attack import pair_of_tests
-from dpcalc.pairs.points import LARGEST_LOSS, BoundPair
-from dpcalc.rounding import LARGEST_EXPONENT, UNIT, accumulated
+from dpcalc.pairs.adaptive_attack import log_sampled_moments, pair_of_tests
+from dpcalc.pairs.points import LARGEST_LOSS, BoundPair, PointPair
+from dpcalc.rounding import FAINT, LARGEST_EXPONENT, UNIT, accumulated
 
 _FIRST, _STEP, _RATIO = 0.01, 0.015, 1.03  # of √(α-1) up to 1, and of one order to the next beyond
 _LIKELY, _RAREST = 80.0, 650.0  # -log of probabilities: where tests stand close to each other, and of the last
@@ -52,6 +52,18 @@ class Frontier:
         found = _excess(self.a, self.b, self.orders, self.narrower).max(axis=-1) <= 0
         p, q = _masses(self.a[found], self.b[found])
         return pair_of_tests(p[::-1], q[::-1], accumulated(32)) if found.any() else None
+
+    def worst(self, order: float, rate: float) -> tuple[PointPair | None, float]:
+        """Of the pairs within bounds that with the largest E e^{λ·loss}, λ an order, sampled at a rate, and its log."""
+        found = _excess(self.a, self.b, self.orders, self.narrower).max(axis=-1) <= 0
+        found &= _masses(self.a, self.b)[1] > FAINT
+        if not found.any():
+            return None, -np.inf
+        a, b = (np.concatenate((one[found], other[found])) for one, other in ((self.a, self.b), (self.b, self.a)))
+        logs = log_sampled_moments(a, b, order, rate)
+        k = int(np.argmax(logs))
+        (p, q), (q_down, p_down) = _masses(a[k], b[k]), _masses(b[k], a[k])
+        return PointPair(np.array([-b[k], a[k]]), np.array([p_down, p]), np.array([q_down, q])), float(logs[k])
 
     def profile(self) -> tuple[Floats, Floats]:
         """Some ε > 0 in increasing order, and upper bounds on δ there, in either direction."""

@@ -146,13 +146,13 @@ def _fixed_size(build: Build, sampling: Sampling, adjacency: Adjacency) -> Mecha
 
 
 def _cyclic(build: Build, _sampling: Sampling, adjacency: Adjacency) -> Mechanism:
-    from dpcalc.mechanisms.sampled import OncePerEpoch
+    from dpcalc.mechanisms.once_per_epoch import OncePerEpoch
 
     return OncePerEpoch(base=build(adjacency))
 
 
 def _shuffled(build: Build, _sampling: Sampling, adjacency: Adjacency) -> Mechanism:
-    from dpcalc.mechanisms.sampled import OncePerEpoch
+    from dpcalc.mechanisms.once_per_epoch import OncePerEpoch
 
     return OncePerEpoch(base=build(adjacency), shuffled=True)
 

@@ -22,7 +22,8 @@ from dpcalc.mechanisms.allocated import RandomlyAllocated
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.declared import DeclaredDP
 from dpcalc.mechanisms.gaussian import Gaussian
-from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+from dpcalc.mechanisms.once_per_epoch import OncePerEpoch
+from dpcalc.mechanisms.sampled import FixedSizeSampled, PoissonSampled
 from dpcalc.rounding import times_up
 from dpcalc.training.batches import Batches
 from dpcalc.training.looks import Looks, looks_of

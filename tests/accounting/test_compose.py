@@ -22,8 +22,9 @@ from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.once_per_epoch import OncePerEpoch
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
-from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+from dpcalc.mechanisms.sampled import FixedSizeSampled, PoissonSampled
 from dpcalc.mechanisms.staircase import Staircase
 
 

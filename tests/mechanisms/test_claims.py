@@ -15,8 +15,9 @@ from dpcalc.mechanisms.allocated import RandomlyAllocated
 from dpcalc.mechanisms.base import Mechanism
 from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.gaussian import Gaussian
+from dpcalc.mechanisms.once_per_epoch import OncePerEpoch
 from dpcalc.mechanisms.randomized_response import KaryRandomizedResponse
-from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+from dpcalc.mechanisms.sampled import FixedSizeSampled, PoissonSampled
 from dpcalc.mechanisms.truncated import TruncatedPoisson
 from dpcalc.pairs.base import Pair
 from dpcalc.pairs.gaussian import GaussianPair

@@ -17,8 +17,9 @@ from dpcalc.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.once_per_epoch import OncePerEpoch
 from dpcalc.mechanisms.randomized_response import KaryRandomizedResponse, RandomizedResponse
-from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+from dpcalc.mechanisms.sampled import FixedSizeSampled, PoissonSampled
 
 EPSILONS = [1e-9, 3e-4, 0.02, 0.7, 1.0, 4.0, 30.0, 400.0]
 

@@ -13,7 +13,8 @@ from dpcalc.accounting.compose import compose
 from dpcalc.mechanisms.declared import DeclaredZCDP
 from dpcalc.mechanisms.discrete import DiscreteGaussian
 from dpcalc.mechanisms.histogram import Histogram
-from dpcalc.mechanisms.sampled import OncePerEpoch, PoissonSampled
+from dpcalc.mechanisms.once_per_epoch import OncePerEpoch
+from dpcalc.mechanisms.sampled import PoissonSampled
 
 
 def enumerated_delta(sigma: float, moves: tuple[int, ...], epsilon: float) -> float:

@@ -91,11 +91,15 @@ def laplace_excess(epsilon, rate, beta):
 
 
 def bounded_range_excess(epsilon, rate, beta):
-    """Q has density ½e^{-(l+ε)/2} / (1 - e^{-ε}) on [-ε, ε]."""
+    """Losses t and t - ε, for the worst of 2,000 t."""
     e, q = mpmath.mpf(epsilon), mpmath.mpf(rate)
-    density = lambda l: mpmath.exp(-(l + e) / 2) / 2 / -mpmath.expm1(-e)  # noqa: E731, E741
-    inner = lambda l: density(l) * excess(1 - q + q * mpmath.exp(l), beta)  # noqa: E731, E741
-    return mpmath.quad(inner, np.linspace(-float(epsilon), float(epsilon), 7))
+    worst = mpmath.mpf(0)
+    for k in range(1, 2000):
+        t = e * k / 2000
+        high = (mpmath.exp(-t) - mpmath.exp(-e)) / -mpmath.expm1(-e)
+        parts = ((high, t), (1 - high, t - e))
+        worst = max(worst, sum(mass * excess(1 - q + q * mpmath.exp(loss), beta) for mass, loss in parts))
+    return worst
 
 
 @pytest.mark.parametrize(("mechanism", "mean_excess"), [(Laplace, laplace_excess), (Exponential, bounded_range_excess)])
@@ -107,7 +111,8 @@ def test_sampled_laplace_and_exponential_are_above_both_directions(mechanism, me
     pure, a = mpmath.mpf(base.epsilon), mpmath.mpf(order)
     exact = max(divergence(mean_excess(pure, rate, beta), a) for beta in (a, 1 - a))
     unsampled = mpmath.mpf(float(base.rdp(np.array([order]))[0]))
-    assert min(exact, unsampled) <= bound <= exact * (1 + mpmath.mpf("1e-3"))
+    loose = mpmath.mpf("0.15" if mechanism is Exponential else "1e-3")  # of each moment the worst t by itself
+    assert min(exact, unsampled) <= bound <= exact * (1 + loose)
 
 
 @pytest.mark.parametrize(("sigma", "shift", "rate"), [(0.8, 1, 0.07), (3.0, 2, 0.4), (0.4, 1, 1e-4)])

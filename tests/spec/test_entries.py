@@ -11,8 +11,9 @@ from dpcalc.errors import InputError
 from dpcalc.guarantee import Adjacency
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
+from dpcalc.mechanisms.once_per_epoch import OncePerEpoch
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
-from dpcalc.mechanisms.sampled import FixedSizeSampled, OncePerEpoch, PoissonSampled
+from dpcalc.mechanisms.sampled import FixedSizeSampled, PoissonSampled
 from dpcalc.spec.composition import Question
 from dpcalc.spec.documents import read_document
 from dpcalc.spec.entries import Entry

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dpcalc import conversions
 from dpcalc.mechanisms.declared.base import Declared
-from dpcalc.rounding import up
+from dpcalc.rounding import SMALLEST_NORMAL, up
 
 if TYPE_CHECKING:
     from dpcalc.arrays import Floats
@@ -56,6 +56,20 @@ class RenyiCurve(Declared):
         pair = GaussianPair(math.nextafter(math.sqrt(2 * self.gaussian()), 0.0))
         return pair, pair
 
+    def attained_sampled(self, rate: float, order: Callable[[], float]) -> tuple[Pair, Pair] | None:
+        """The worse of that Gaussian and of the Bernoulli pairs within the curve, at the order that decides."""
+        import numpy as np
+
+        from dpcalc.pairs.subsampled_renyi import log_excess
+
+        gaussian, frontier = self.attained_pairs(), self.frontier()
+        bernoulli, moment = (None, -math.inf) if frontier is None else frontier.worst(order(), rate)
+        if bernoulli is None:
+            return gaussian
+        sigma = np.array([1 / math.sqrt(2 * max(self.gaussian(), SMALLEST_NORMAL))])
+        least = float(np.logaddexp(0.0, log_excess(np.array([1 + order()]), sigma, rate)[0, 0]))
+        return gaussian if gaussian and least >= moment else (bernoulli, bernoulli.reversed())
+
     def attained_last(self, count: int, order: Callable[[], float]) -> Runs | None:
         """The last of a few runs is the Bernoulli pair that is worst after all that was released before it."""
         frontier = self.frontier() if count <= _FEW else None
@@ -64,6 +78,18 @@ class RenyiCurve(Declared):
             return None
         first = self.attained_runs(count - 1, order) if count > 1 else ()
         return None if first is None else (*first, ((tests, tests), 1))
+
+    def sampled_excess(self, rate: float, orders: Floats) -> tuple[Floats, Floats] | None:
+        """By the moments that the curve bounds, and not by the pair, which may be any mechanism within it anew."""
+        from dpcalc.pairs.sampled_curve import sampled_excess
+
+        return sampled_excess(self.rdp, lambda whole: self._sampled_moments(rate, whole), rate, orders)
+
+    def _sampled_moments(self, rate: float, orders: Floats) -> Floats:
+        """Upper bounds on log(E[(1 - q + q dP/dQ)^n] - 1) at whole numbers n."""
+        from dpcalc.pairs.sampled_curve import binomial_excess
+
+        return binomial_excess(self.rdp, rate, orders)
 
     def gdp(self) -> float | None:
         return None
