@@ -195,12 +195,13 @@ def _interval(composition: Composition, question: Question) -> Interval:
     """The intersection of what the engines say; later ones are asked only if it is not narrow enough yet."""
     if question.delta is not None and _surely_infinite(composition) > question.delta:
         return Interval(math.inf, math.inf, {})
+    directions = _reaching(composition, question) or composition[1]
     best: Interval | None = None
     failure: ArithmeticError | None = None
     for engine in ENGINES.values():
         try:  # what overflows is no answer: the next is asked
             with within(_PER_ENGINE), np.errstate(over="raise", divide="raise", invalid="raise"):
-                found = engine(composition[0], question, composition[1])
+                found = engine(composition[0], question, directions)
         except ArithmeticError as error:
             failure = error
             continue
@@ -211,6 +212,20 @@ def _interval(composition: Composition, question: Question) -> Interval:
         assert failure is not None
         raise failure
     return best
+
+
+def _reaching(composition: Composition, question: Question) -> tuple[Direction, ...]:
+    """The directions in which some loss may exceed the ε that is asked about: δ is 0 in the others."""
+    pairs, directions = composition
+    if question.epsilon is None:
+        return directions
+    found: list[Direction] = []
+    for direction in directions:
+        turned = pairs if direction == "remove" else [(pair.reversed(), count) for pair, count in pairs]
+        largest = math.fsum(count * max(pair.support()[1], 0.0) for pair, count in turned) * (1 + accumulated(8))
+        if not largest <= question.epsilon or any(pair.failure() > 0 for pair, _ in turned):
+            found.append(direction)
+    return tuple(found)
 
 
 def _surely_infinite(composition: Composition) -> float:

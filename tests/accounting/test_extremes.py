@@ -34,7 +34,6 @@ TIGHT = 1e-2
 UPPER_IS_LOOSE = {
     "laplace/10000.0 x100000000 delta=1e-06",
     "poisson/0.1/0.01 x10000 delta=1e-09",
-    "poisson/1.0/0.01 x3 epsilon=20.0",
 }
 LOWER_IS_LOOSE = {
     "poisson/100000.0/1e-07 x100000000 delta=1e-10",

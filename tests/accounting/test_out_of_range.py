@@ -120,3 +120,20 @@ def test_no_lower_bound_exceeds_the_largest_loss(mechanism, largest, delta, tole
 def test_a_loss_that_is_nearly_certain_is_never_below_its_sum() -> None:
     guarantee = compose([(RandomizedResponse(epsilon=5.562590039710395), 100)], delta=4.75e-44, tolerance=1.3e-4)
     assert (guarantee.epsilon_lower or 0.0) <= 100 * 5.562590039710395 <= guarantee.epsilon <= 556.26
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 8.0, 20.0])
+def test_a_direction_without_so_large_losses_takes_nothing_from_the_other(epsilon) -> None:
+    """Adding a record loses at most -3·log(1 - q): its δ is 0, which grids for both directions could not tell."""
+    steps, rate = 3, 0.01
+    mechanism = PoissonSampled(base=Gaussian(noise_multiplier=1.0), sampling_rate=rate)
+    guarantee = compose([(mechanism, steps)], epsilon=epsilon)
+    assert -steps * math.log1p(-rate) < epsilon
+    assert guarantee.delta - guarantee.delta_lower <= 1e-3 * guarantee.delta
+
+
+def test_what_is_surely_lost_is_not_forgotten_where_no_finite_loss_is_so_large() -> None:
+    """(ε,δ)-DP thrice: above 3ε nothing is left but what is lost, in either direction: 1 - (1-δ)³."""
+    guarantee = compose([(DeclaredDP(epsilon=0.5, delta=1e-3), 3)], epsilon=1.6)
+    exact = 1 - (1 - 1e-3) ** 3
+    assert exact * (1 - 1e-12) <= guarantee.delta <= exact * (1 + 2e-3)
