@@ -209,6 +209,22 @@ def test_points_dominate_every_pair_below_their_profile(seed: int) -> None:
             assert _told_by_points(pair, 1 / t) >= exact(1 / t) * (1 - mpf(UNIT))  # what is left for 0 is rounded
 
 
+def test_mass_that_is_spread_keeps_its_mean() -> None:
+    """From one point to the next, and from the last one to infinity: no rounding takes any of E (X - 1)⁺."""
+    generator = np.random.default_rng(5)
+    for _ in range(200):
+        losses = np.sort(10 ** generator.uniform(-9, 1, 2))
+        x = [mpmath.expm1(mpf(float(loss))) for loss in losses]
+        masses = np.array([generator.random(), 0.0])
+        mean = mpf(float(masses[0])) * x[0]
+        excess = 0.9 * float(masses[0]) * (1 - math.expm1(losses[0]) / math.expm1(losses[1]))
+        assert profile._spread(losses, masses, excess) == 0
+        assert sum(mpf(float(mass)) * above for mass, above in zip(masses, x, strict=True)) >= mean
+        mean = mpf(float(masses[1])) * x[1]
+        assert mpf(profile._spread(losses[1:], masses[1:], 2.0)) >= mean
+        assert masses[1] == 0
+
+
 def test_points_far_apart_reproduce_what_is_told() -> None:
     """A difference of losses is rounded, and beyond 32 of them that is more than all other rounding together."""
     generator = np.random.default_rng(8)
