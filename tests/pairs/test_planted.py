@@ -656,7 +656,8 @@ def binomial_log_excess(order: int, sigma: float, rate: float) -> mpmath.mpf:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "orders"), [(0.3, 0.6, (40, 200)), (0.6, 0.8, (10, 14)), (0.8, 5.0, (2, 9)), (15.0, 40.0, (2, 60))]
+    ("low", "high", "orders"),
+    [(0.3, 0.6, (40, 200)), (1.0, 3.0, (40, 160)), (0.6, 0.8, (10, 14)), (0.8, 5.0, (2, 9)), (15.0, 40.0, (2, 60))],
 )
 def test_the_excess_at_whole_orders(low: float, high: float, orders: tuple[int, int]) -> None:
     chosen = random.Random(13)
