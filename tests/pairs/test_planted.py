@@ -369,7 +369,7 @@ def test_places_of_a_chain_are_paid_for() -> None:
     """What one link leaves of a loss is rounded: where an atom is as near above it, and a point of the grid next."""
     generator = np.random.default_rng(1)
     for _ in range(400):
-        rest = float(generator.uniform(0.3, 4))
+        rest = float(10 ** generator.uniform(-3, 0.6))
         loss = rest * float(generator.uniform(0.75, 0.95))
         whole = loss + rest
         atom = math.nextafter(whole - loss, 9)
@@ -380,6 +380,23 @@ def test_places_of_a_chain_are_paid_for() -> None:
         found = profile._chain(pure_dp_pair(rest * 0.72), second, losses)[-1]
         left = mpf(whole) - mpf(loss)
         assert found >= mpmath.exp(mpf(loss)) * mpf(q) * (mpmath.exp(mpf(atom)) - mpmath.exp(left))
+
+
+def test_large_losses_of_a_chain_are_paid_for() -> None:
+    """A difference of losses beyond 128 errs by 128 units of rounding, also where it is a point of the grid."""
+    generator = np.random.default_rng(2)
+    for _ in range(60):
+        rest = float(generator.uniform(130, 155))
+        loss = rest * float(generator.uniform(0.75, 0.9))
+        whole = loss + rest
+        atom = rest + 0.1
+        p = 1e-3 * math.exp(-loss)
+        q = p * math.exp(-atom)
+        second = PointPair(np.array([-400.0, atom]), np.array([1 - p, p]), np.array([1 - q, q]))
+        losses = np.sort([0.0, loss, whole - loss, atom + 0.1, whole])
+        found = profile._chain(pure_dp_pair(loss - 1), second, losses)[-1]
+        left = mpf(whole) - mpf(loss)
+        assert 0.1 > found >= mpmath.exp(mpf(loss)) * mpf(q) * (mpmath.exp(mpf(atom)) - mpmath.exp(left))
 
 
 # Adaptive choice among bounded ranges
