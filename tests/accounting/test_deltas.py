@@ -10,8 +10,10 @@ import pytest
 from dpcalc.accounting import by_transform
 from dpcalc.accounting.compose import compose
 from dpcalc.accounting.deltas import Deltas
+from dpcalc.conversions import gdp_mu
+from dpcalc.conversions.attack import furthest
 from dpcalc.mechanisms.base import Mechanism
-from dpcalc.mechanisms.declared import DeclaredZCDP
+from dpcalc.mechanisms.declared import DeclaredDP, DeclaredZCDP
 from dpcalc.mechanisms.gaussian import Gaussian
 from dpcalc.mechanisms.laplace import Laplace
 from dpcalc.mechanisms.randomized_response import RandomizedResponse
@@ -98,3 +100,14 @@ def test_beyond_the_reach_another_law_is_composed() -> None:
         lower = compose(parts, epsilon=epsilon).delta_lower
         assert lower is not None
         assert lower <= deltas(epsilon) <= lower * (1 + TOLERANCE)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(40.3, 2.6e-10), (41.8, 1e-7), (42.2, 8e-10), (43.5, 4e-9)])
+def test_a_window_that_no_order_bounds_leaves_the_question_to_others(epsilon: float, delta: float) -> None:
+    """Two losses so far apart ended `compose` with a fault of the program as soon as it had to tell the risk."""
+    told = Deltas([(DeclaredDP(epsilon=epsilon, delta=delta), 1)], 0.005, reach=furthest(float(gdp_mu(epsilon, delta))))
+    for at in (0.0, 0.9 * epsilon):
+        with mpmath.workdps(40):
+            e = mpmath.exp(mpmath.mpf(epsilon))
+            exact = mpmath.mpf(delta) + (1 - mpmath.mpf(delta)) * (e - mpmath.exp(mpmath.mpf(at))) / (1 + e)
+            assert exact <= told(at) <= 1

@@ -105,6 +105,8 @@ class _Moments:
         Those are distances from 0 on the far side and back.
         """
         length = max(length, 16 * self.step)
+        if not (math.isfinite(end) and math.isfinite(length)):
+            raise FloatingPointError("no order bounds what is outside a window")
         first = math.floor((end - length if self.sign > 0 else -end) / self.step)
         outside = self.best(True, end, self.power), self.best(False, length - end, self.other_power)
         wrapped = self.best(True, sources[0], 0.0), self.best(False, sources[1], 0.0)
