@@ -19,7 +19,7 @@ from dpcalc.referee.runs import LAST_DIGITS
 
 Verdict = Literal["confirmed", "contradicted", "not-checked"]
 MOST_POINTS = 200_000
-POINTS, NIGHTLY_POINTS = 60_000, 2_000_000
+POINTS, NIGHTLY_POINTS = 2_048, 16_384
 NIGHTLY_SECONDS = 3600.0
 _LAST_DIGITS = 1e-14  # a ball that touches the claim from below cannot be told from one that crosses it
 _NEARLY = 2e-3  # a bound that stands when it is moved by so much of itself is confirmed to that accuracy
@@ -51,7 +51,7 @@ class Claim:
 def checked(result: Mapping[str, Any], seconds: float = 60.0, *, points: int = POINTS) -> Finding:
     """The verdict on a result, as read from its JSON; grids are refined for so long (processor time) and no longer.
 
-    `points` is how many a grid of likelihood ratios may have, which random allocation needs.
+    `points` is about how many a grid of likelihood ratios has, which random allocation needs.
     """
     if result.get("guarantee") != "certified":
         return Finding("not-checked", f"it is {result.get('guarantee')}, and only what is certified can be refereed")

@@ -8,7 +8,7 @@ from typing import Any
 
 from flint import arb
 
-from dpcalc.referee import bounded_range, laws, samplers
+from dpcalc.referee import bounded_range, laws, samplers, sums
 from dpcalc.referee.bases import Base, base_of, zcdp_runs
 from dpcalc.referee.compose import reach, several
 from dpcalc.referee.laws import Law
@@ -38,11 +38,11 @@ class Release:
 
 @dataclass(frozen=True)
 class Effort:
-    """About which δ and Rényi order is asked, and how many points a grid of likelihood ratios may have."""
+    """About which δ and Rényi order is asked, and how many points a grid of likelihood ratios has, about."""
 
     delta: float = 1e-6
     order: float = 10.0
-    points: int = 60_000
+    points: int = 2_048
 
 
 def releases(entry: Mapping[str, Any], adjacency: str, effort: Effort | None = None) -> list[Release]:
@@ -99,9 +99,9 @@ def _allocated(base: Base, sampling: Mapping[str, Any], adjacency: str, count: i
         if length == 1:
             found.append(Release(base.law, None, count * copies))
             continue
-        means = samplers.mean_of(base.law, length, effort.delta / (count * selected), effort.points)
+        means = sums.mean_of(base.law, length, effort.delta / (count * selected), effort.points)
         if means is None:
-            raise NotCheckedError("likelihood ratios that reach too far for a uniform grid, but for the nightly size")
+            raise NotCheckedError("likelihood ratios of more than e^300")
         above, below = means
         if adjacency == "replace-one":
             above = _chained(above, effort.delta / (count * selected))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import mpmath
@@ -23,7 +25,7 @@ from dpcalc.mechanisms.randomized_response import RandomizedResponse
 from dpcalc.mechanisms.sampled import FixedSizeSampled, PoissonSampled
 from dpcalc.mechanisms.staircase import Staircase
 from dpcalc.mechanisms.truncated import TruncatedPoisson
-from dpcalc.referee import laws, samplers
+from dpcalc.referee import laws, samplers, sums
 from dpcalc.referee.bases import base_of
 from dpcalc.referee.check import checked
 
@@ -121,10 +123,46 @@ def test_a_twentieth_less_is_contradicted(name: str) -> None:
     assert checked(result(*CASES[name], factor=0.95), 0.4).verdict == "contradicted"
 
 
-def test_ratios_that_reach_too_far_are_left_to_a_larger_size() -> None:
-    found = checked(result([(RandomlyAllocated(base=Gaussian(noise_multiplier=0.3), steps=10), 1)], 1e-5))
-    assert found.verdict == "not-checked"
-    assert "nightly" in found.reason
+@pytest.mark.parametrize("factor", [1.0, 0.995])
+def test_ratios_of_any_size_are_on_nested_grids(factor: float) -> None:
+    """Noise of .3: ratios up to e^24, where a uniform grid would have 10⁹ points."""
+    found = checked(result([(RandomlyAllocated(base=Gaussian(noise_multiplier=0.3), steps=4), 1)], 1e-5, factor=factor))
+    assert found.verdict == ("confirmed" if factor == 1 else "contradicted")
+
+
+@pytest.mark.parametrize("size", [16, 64])
+def test_means_of_few_outcomes_are_bracketed_by_every_outcome(size: int) -> None:
+    """Three answers of each of five steps, of ratios e^5, 1 and e^-5: all 3⁵ outcomes, one of five steps under P."""
+    ctx.prec = 128
+    law = laws.answers(arb("0.98"), 4)
+    (_, p0, q0), (_, p1, q1), (_, p2, q2) = (tuple(float(each) for each in atom) for atom in law.atoms)
+    p, q = (p0, p1, p2), (q0, q1, q2)
+    means = sums.mean_of(law, 5, 1e-6, size)
+    assert means is not None
+    for epsilon in (0.0, 0.7, 1.9, 3.0):
+        remove = add = 0.0
+        for outcome in itertools.product(range(3), repeat=5):
+            under_q = math.prod(q[each] for each in outcome)
+            under_p = under_q * sum(p[each] / q[each] for each in outcome) / 5
+            remove += max(under_p - math.exp(epsilon) * under_q, 0)
+            add += max(under_q - math.exp(epsilon) * under_p, 0)
+        for exact, turn in ((remove, lambda each: each), (add, laws.exchanged)):
+            above, below = (float(laws.profile(turn(each), arb(epsilon))) for each in means)
+            assert below - 1e-12 <= exact <= above + 1e-12
+            assert size < 64 or above - below < 0.02
+
+
+def test_names_of_sums_are_the_same_under_both_measures() -> None:
+    """P-masses of names, one step under P by turns, add up to 1, and no event tells more than all outcomes do."""
+    ctx.prec = 128
+    law = laws.gaussian(arb(2))
+    means = sums.mean_of(law, 7, 1e-6, 64)
+    assert means is not None
+    above, below = means
+    for masses in zip(*((p, q) for _, p, q in below.atoms), strict=True):
+        assert 1 - 1e-5 < float(sum(masses, arb(0))) <= 1 + 1e-12
+    for k in range(-8, 9):
+        assert laws.profile(below, arb(k) / 2) <= laws.profile(above, arb(k) / 2)
 
 
 def test_an_overflow_is_a_binomial_tail() -> None:
