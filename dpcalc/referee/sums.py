@@ -124,7 +124,7 @@ def _add(levels: Levels, level: int, part: tuple[int, _Rows]) -> None:
 
 
 def _shifted(row: arb_poly, places: int) -> arb_poly:
-    return arb_poly([0] * places + row.coeffs()) if places else row
+    return arb_poly([*(zero() for _ in range(places)), *row.coeffs()]) if places else row
 
 
 def _coarser(levels: Levels) -> Levels:
