@@ -152,7 +152,10 @@ def _by_events(parts: Parts, question: Question, lower: float | None) -> tuple[l
         return [] if single is None else [single], None if single is None else single.lower
     from dpcalc.accounting.engines import attained
 
-    return [], surely(attained(parts, question), question)
+    try:
+        return [], surely(attained(parts, question), question)
+    except ArithmeticError:  # no lower bound, as it would take more work than is left
+        return [], None
 
 
 def _best(parts: Parts, question: Question) -> Answer:

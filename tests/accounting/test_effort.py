@@ -179,3 +179,12 @@ def test_what_is_remembered_counts_once_in_every_call() -> None:
     assert asked == [3, 4]
     with pytest.raises(TypeError):
         square(value=3)
+
+
+@pytest.mark.parametrize("work", [1e3, 1e6, 3e6])
+def test_a_lower_bound_that_takes_too_much_work_is_no_failure(work) -> None:
+    """Random allocation beside others with hardly any work left: the steps themselves bound it, from above alone."""
+    parts = [(RandomlyAllocated(base=Laplace(scale=0.5), steps=323), 7), (Laplace(scale=2.0), 10)]
+    with within(most=work):
+        found = compose(parts, delta=1e-8)
+    assert 0.5 < found.epsilon <= 7 / 0.5 + 10 / 2.0 + 1e-9
