@@ -159,6 +159,23 @@ class TestPathsBeforeAnyWork:
             assert (b"standard output are the same file" in done.stderr) == bool(code)
         assert "ε = 4.378" in out.read_text()  # 4.37718, rounded up
 
+    def test_the_file_that_standard_input_comes_from_is_an_input(self, tmp_path: Path) -> None:
+        log = tmp_path / "log.csv"
+        log.write_text("step,id,norm\n0,a,1\n")
+        command = [sys.executable, "-m", "dpcalc", "filter", "-", "--filter", "gdp", "--sigma", "4", "--mu", "1"]
+        for option in ("--output", "--per-individual", "--state"):
+            with log.open("rb") as stream:
+                done = subprocess.run([*command, option, str(log)], stdin=stream, capture_output=True, check=False)
+            assert done.returncode == 2
+            assert b"standard input are the same file" in done.stderr
+            assert log.read_text() == "step,id,norm\n0,a,1\n"
+
+    @pytest.mark.parametrize("tail", ["-wal", "-shm", "-journal"])
+    def test_what_a_database_keeps_beside_itself_is_no_output(self, old: Path, tail: str) -> None:
+        with pytest.raises(InputError, match="a database's own file; nothing was written"):
+            check_paths({"output": f"{old}{tail}"}, {"ledger": old})
+        check_paths({"output": f"{old}{tail}"}, {"ledger": old.with_name("another")})
+
     def test_two_outputs_on_one_file_are_refused_by_any_of_its_names(self, old: Path) -> None:
         link = old.with_name("link")
         link.symlink_to(old.name)

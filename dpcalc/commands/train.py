@@ -10,23 +10,12 @@ from dpcalc.asked import Algorithm, Asked, number, option
 from dpcalc.errors import InputError
 from dpcalc.guarantee import Guarantee, Result
 from dpcalc.terminal.progress import progress
+from dpcalc.training.combinations import idle
 from dpcalc.training.settings import Settings
 from dpcalc.training.wanted import Files, Wanted
 
 _LEDGER = "Ledger"
 _EPSILON = 3.0  # the target if neither ε nor the noise is given
-
-# Options that play a part only with some values of another one.
-_NEEDED = {
-    "hidden": ("model", ("mlp",)),
-    "activation": ("model", ("mlp",)),
-    "filter_mode": ("filter", ("gdp", "rdp")),
-    "quantile": ("clipping", ("quantile",)),
-    "clip_rate": ("clipping", ("online",)),
-    "lr_rate": ("clipping", ("online",)),
-    "direction_noise": ("clipping", ("online",)),
-    "batch_size": ("algorithm", ("cgd", "sgd")),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,17 +68,7 @@ class Train(Files, Wanted, Settings, Asked):
 
     def idle(self) -> Mapping[str, str]:
         """What needs another value of another option; a grid may bring that."""
-        chosen = {name: (other, getattr(self, other)) for name, (other, _) in _NEEDED.items()}
-        found = {
-            name: f"has no effect with --{other} {str(value)[:40]}"
-            for name, (other, value) in chosen.items()
-            if value not in _NEEDED[name][1]
-        }
-        if self.stop_below is None:
-            found["stop_by"] = "has no effect without `stop_below`"
-            if not self.keep_best:
-                found["look_noise"] = "has no effect without `keep_best` or `stop_below`"
-        return {} if self.grid is not None else found
+        return {} if self.grid is not None else idle(self)
 
     def answer(self) -> Result:
         """Train, after a ledger has accepted the cost if there is one."""

@@ -26,6 +26,9 @@ PRIVATE, SHARED = 0o600, 0o666
 _STANDARD = {"stdout": 1, "stderr": 2}
 _DESCRIPTOR = re.compile(r"/dev/(?:(stdout|stderr)|fd/(\d{1,9}))|/proc/self/fd/(\d{1,9})", re.ASCII)
 
+# What SQLite keeps beside a database: replaced, it takes what was last written with it.
+_BESIDE = re.compile(r"(.*)-(?:wal|shm|journal)", re.DOTALL)
+
 
 # -- before any work -------------------------------------------------------------------------------------------------
 
@@ -39,7 +42,7 @@ def check_paths(outputs: Mapping[str, str | Path | None], inputs: Mapping[str, s
     for field, path in inputs.items():
         if path is not None and str(path) != STANDARD_STREAM:
             taken.setdefault(_identity(str(path)), field)
-    for field, number in (("standard output", 1), ("standard error", 2)):
+    for field, number in (("standard input", 0), ("standard output", 1), ("standard error", 2)):
         with contextlib.suppress(OSError):  # closed
             taken.setdefault(_identity_of(os.fstat(number)), field)
     for field, path in outputs.items():
@@ -52,6 +55,9 @@ def check_paths(outputs: Mapping[str, str | Path | None], inputs: Mapping[str, s
         folder = taken.get(_identity(str(target.parent)))
         if folder in inputs and target.exists():
             raise InputError(f"{field} is a file of the folder of {folder}; nothing was written", where=str(path))
+        beside = _BESIDE.fullmatch(str(target))
+        if beside is not None and taken.get(_identity(beside[1])) in inputs:
+            raise InputError("is a database's own file; nothing was written", where=str(path))
         check_writable(str(path))
 
 

@@ -7,6 +7,33 @@ from dpcalc.last_iterate.losses import loss_of
 from dpcalc.training.names import FIXED, is_module
 from dpcalc.training.options import Options
 
+# Options that play a part only with some values of another one.
+_NEEDED = {
+    "hidden": ("model", ("mlp",)),
+    "activation": ("model", ("mlp",)),
+    "filter_mode": ("filter", ("gdp", "rdp")),
+    "quantile": ("clipping", ("quantile",)),
+    "clip_rate": ("clipping", ("online",)),
+    "lr_rate": ("clipping", ("online",)),
+    "direction_noise": ("clipping", ("online",)),
+    "batch_size": ("algorithm", ("cgd", "sgd")),
+}
+
+
+def idle(options: Options) -> dict[str, str]:
+    """Which options play no part beside the values of the others, and why."""
+    chosen = {name: (other, getattr(options, other)) for name, (other, _) in _NEEDED.items()}
+    found = {
+        name: f"has no effect with --{other} {str(value)[:40]}"
+        for name, (other, value) in chosen.items()
+        if value not in _NEEDED[name][1]
+    }
+    if options.stop_below is None:
+        found["stop_by"] = "has no effect without `stop_below`"
+        if not options.keep_best:
+            found["look_noise"] = "has no effect without `keep_best` or `stop_below`"
+    return found
+
 
 def check_combinations(options: Options) -> None:
     """Raise unless these options can be run together, and what they would spend is known."""

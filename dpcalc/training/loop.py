@@ -25,12 +25,27 @@ from dpcalc.training.noise import Noise, SeededNoise, SystemNoise
 from dpcalc.training.optimizers import projected
 from dpcalc.training.plan import Plan
 from dpcalc.training.record import Log
+from dpcalc.training.settings import Settings
 from dpcalc.training.step_rounding import exact_move
 from dpcalc.training.sums import Bools, Seats, SlotSums
 from dpcalc.training.tiles import as_aligned, squared_norms
 
 # Parameters beyond this are no model any more, and single precision is about to overflow.
 _DIVERGED = 1e6
+
+
+def network(settings: Settings, data: Dataset) -> models.Model:
+    """The model of a run on these data; raises where they do not go together."""
+    return models.build(
+        settings.model,
+        features=data.features,
+        classes=data.classes,
+        hidden=settings.hidden,
+        backend=settings.backend,
+        activation=settings.activation,
+        multilabel=data.multilabel,
+        loss=settings.loss,
+    )
 
 
 class Trainer:
@@ -43,16 +58,7 @@ class Trainer:
         self.x = as_aligned(self.data.x_train)
         self._known = squared_norms(self.x)
         self.total_steps = plan.total_steps
-        self.model = models.build(
-            settings.model,
-            features=data.features,
-            classes=data.classes,
-            hidden=settings.hidden,
-            backend=settings.backend,
-            activation=settings.activation,
-            multilabel=data.multilabel,
-            loss=settings.loss,
-        )
+        self.model = network(settings, data)
         self.noise: Noise = SystemNoise() if settings.seed is None else SeededNoise(settings.seed, stream=stream)
         self.sums = SlotSums(self.model, plan.slots, sparse=plan.looks_at_everyone)
         self.clipping = clipping.build(

@@ -21,6 +21,8 @@ from dpcalc.errors import InputError
 from dpcalc.files.archive import read_header
 from dpcalc.training.batches import Batches
 
+_SUFFIXES = (".npy", ".csv")
+
 
 class Log(Protocol):
     """Norms as they come; `position` keeps the file in step with a checkpoint."""
@@ -99,17 +101,21 @@ def _log(stream: BinaryIO, suffix: str, batches: Batches, steps: int, position: 
     return TableLog(stream, position=position)
 
 
+def check_name(path: str) -> None:
+    """Raise unless a log can have this name."""
+    if Path(path).suffix not in _SUFFIXES:
+        raise InputError(f"expected a log named .npy or .csv, got {Path(path).name!r}.", where="log")
+
+
 @contextmanager
 def opened_log(path: str, batches: Batches, *, steps: int, position: int | None, in_place: bool) -> Iterator[Log]:
     """A log at `path`, .npy or .csv; `position` is where a checkpoint left it, None for a new one.
 
     A checkpoint needs its log `in_place` as it grows; without one the log is there when the run is over, or not at all.
     """
-    suffix = Path(path).suffix
-    if suffix not in (".npy", ".csv"):
-        raise InputError(f"expected a log named .npy or .csv, got {Path(path).name!r}.", where="log")
+    check_name(path)
     with files.growing(path, new=position is None) if in_place else files.writing(path, mode=files.PRIVATE) as stream:
         with nullcontext() if position is None else files.reading(path, "cannot go on with this log"):
-            log = _log(stream, suffix, batches, steps, position)
+            log = _log(stream, Path(path).suffix, batches, steps, position)
         yield log
         log.position()

@@ -12,18 +12,25 @@ from typing import Any
 
 from dpcalc.errors import InputError
 from dpcalc.files import reading
+from dpcalc.training.combinations import idle
 from dpcalc.training.data import Dataset
 from dpcalc.training.history import DivergedError
 from dpcalc.training.iterates import consider
-from dpcalc.training.loop import Trainer
+from dpcalc.training.loop import Trainer, network
 from dpcalc.training.plan import Plan
-from dpcalc.training.record import Log, opened_log
+from dpcalc.training.record import Log, check_name, opened_log
+from dpcalc.training.settings import Settings
 from dpcalc.training.wanted import Files
 
 Observe = Callable[[Trainer], None]
+Begin = Callable[[], None]
 
 # Seconds between checkpoints; a step that takes longer is saved at once.
 _BETWEEN_SAVES = 5.0
+
+
+def _nothing() -> None:
+    pass
 
 
 def run(
@@ -32,16 +39,22 @@ def run(
     *,
     files: Files = Files(),  # noqa: B008 - Files is immutable
     observe: Observe = lambda _: None,
+    begin: Begin = _nothing,
     stream: int = 0,
 ) -> Trainer:
-    """Train to the end and return the trainer; a diverged run raises, with its last state saved."""
+    """Train to the end and return the trainer; a diverged run raises, with its last state saved.
+
+    `begin` is called once everything that was asked for was found to be right, before the first step and any file.
+    """
     if plan.settings.validate_every is not None and not len(data.x_test):
         raise InputError("`validate_every` looks at test records, and there are none; give `test_data`.")
     if plan.settings.keep_best and data.multilabel:
         raise InputError("the best iterate is found by accuracy, which records with several labels do not have.")
     trainer = Trainer(plan, data, stream=stream)
     diverged: DivergedError | None = None
-    with _open(trainer, files) as log:
+    position = _taken_up(trainer, files)
+    begin()
+    with _open(trainer, files, position) as log:
         saved = time.monotonic()
         try:
             while not trainer.finished:
@@ -60,7 +73,10 @@ def run(
     return trainer
 
 
-def _open(trainer: Trainer, files: Files) -> AbstractContextManager[Log | None]:
+def _taken_up(trainer: Trainer, files: Files) -> int | None:
+    """Where in its log a resumed run goes on; None for a new run, or one without a log."""
+    if files.log is not None:
+        check_name(files.log)
     position: int | None = None
     if files.resume:
         if files.checkpoint is None:
@@ -78,6 +94,10 @@ def _open(trainer: Trainer, files: Files) -> AbstractContextManager[Log | None]:
             "this checkpoint exists; give `resume` to go on with it, or remove it to spend a new budget.",
             where=files.checkpoint,
         )
+    return position
+
+
+def _open(trainer: Trainer, files: Files, position: int | None) -> AbstractContextManager[Log | None]:
     if files.log is None:
         return nullcontext()
     in_place = files.checkpoint is not None
@@ -103,20 +123,33 @@ class Trial:
 def configurations(plan: Plan, grid: Mapping[str, Sequence[Any]]) -> list[tuple[dict[str, Any], Plan]]:
     """Every combination of the values in `grid`, in its order, as runs that share one budget."""
     combined = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    changed = [plan.settings.with_changes(changes) for changes in combined]
+    for name, why in idle(changed[0]).items():
+        given = name in grid or getattr(plan.settings, name) != getattr(Settings, name)
+        if given and all(name in idle(settings) for settings in changed):
+            raise InputError(why, where=name)
     return [
-        (changes, replace(plan, settings=plan.settings.with_changes(changes), runs=len(combined)))
-        for changes in combined
+        (changes, replace(plan, settings=settings, runs=len(combined)))
+        for changes, settings in zip(combined, changed, strict=True)
     ]
 
 
-def search(trials: Sequence[tuple[Mapping[str, Any], Plan]], data: Dataset, *, observe: Observe) -> list[Trial]:
+def search(
+    trials: Sequence[tuple[Mapping[str, Any], Plan]],
+    data: Dataset,
+    *,
+    observe: Observe,
+    begin: Begin = _nothing,
+) -> list[Trial]:
     """Run every configuration. All of them are paid for, so the best on the (public) test records may be kept."""
     if not len(data.x_test):
         raise InputError("a grid search picks its winner on test records, and there are none; give `test_data`.")
+    for _, plan in trials:
+        network(plan.settings, data)
     found = []
     for stream, (changes, plan) in enumerate(trials):
         try:
-            trainer = run(plan, data, observe=observe, stream=stream)
+            trainer = run(plan, data, observe=observe, begin=_nothing if stream else begin, stream=stream)
         except DivergedError:
             found.append(Trial(changes=changes, plan=plan))
             continue

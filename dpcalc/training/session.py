@@ -70,12 +70,10 @@ def _train(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progr
     if wanted.epsilon is not None:
         plan = plan.with_noise(calibrated([plan], epsilon=wanted.epsilon, classes=data.exclusive_classes))
     accounted = account(plan, classes=data.exclusive_classes)
-    if charge is not None:
-        charge(accounted.guarantee)
     try:
         with progress("Training", total=plan.total_steps) as advance:
             observe = _observer(plan, accounted.guarantee, advance)
-            trainer = run(plan, data, files=traces, observe=observe)
+            trainer = run(plan, data, files=traces, observe=observe, begin=_paying(charge, accounted.guarantee))
     except DivergedError as error:
         spent = account(plan, classes=data.exclusive_classes, steps=error.step).guarantee
         raise CertificationError(f"{error} Spent until then: {_spent(spent)}.") from None
@@ -97,6 +95,14 @@ def _train(settings: Settings, wanted: Wanted, traces: Files, *, progress: Progr
     )
 
 
+def _paying(charge: Charge | None, guarantee: Guarantee) -> Callable[[], None]:
+    def pay() -> None:
+        if charge is not None:
+            charge(guarantee)
+
+    return pay
+
+
 def _search(
     plan: Plan, wanted: Wanted, traces: Files, data: Dataset, *, progress: Progress, charge: Charge | None
 ) -> Result:
@@ -110,10 +116,9 @@ def _search(
         found = calibrated([each for _, each in planned], epsilon=wanted.epsilon)
         planned = [(changes, each.with_noise(found)) for changes, each in planned]
     accounted = account_search([each for _, each in planned])
-    if charge is not None:
-        charge(accounted.guarantee)
     with progress("Searching", total=sum(each.total_steps for _, each in planned)) as advance:
-        trials = search(planned, data, observe=_observer(None, accounted.guarantee, advance))
+        observe = _observer(None, accounted.guarantee, advance)
+        trials = search(planned, data, observe=observe, begin=_paying(charge, accounted.guarantee))
     return _search_result(trials, accounted.guarantee, wanted, data)
 
 

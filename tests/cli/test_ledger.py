@@ -335,7 +335,7 @@ TRAIN = ("train", "--model", "logistic", "--algorithm", "gd", "--steps", 5, "--s
 
 
 def test_training_starts_only_if_the_ledger_accepted_it(dpcalc, team, monkeypatch) -> None:
-    from dpcalc.training import session
+    from dpcalc.training.loop import Trainer
 
     run = (*TRAIN, "--budget", "census", "--key", "run-1", "--noise-multiplier", 5, "-f", "json")
     done = dpcalc(*run)
@@ -344,11 +344,44 @@ def test_training_starts_only_if_the_ledger_accepted_it(dpcalc, team, monkeypatc
     assert status["spent"]["mu"] == pytest.approx(5**0.5 / 5, rel=1e-9)
     again = dpcalc(*run)
     assert (again.code, "may have told something" in again.err) == (2, True)  # another run, and charged once
-    monkeypatch.setattr(session, "run", lambda *_, **__: pytest.fail("a refused run must not touch the data"))
+    monkeypatch.setattr(Trainer, "advance", lambda *_, **__: pytest.fail("a refused run must not take a step"))
     refused = dpcalc(*TRAIN, "--budget", "census", "--key", "run-2", "--noise-multiplier", 2)
     assert refused.code == 1
     assert "census refused" in refused.err
     assert "would fit" in refused.err
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--log", "norms.txt"),
+        ("--resume",),
+        ("--checkpoint", "there.npz"),
+        ("--checkpoint", "there.npz", "--resume"),
+        ("--grid", "grid.yaml"),
+        ("--grid", "models.yaml", "--data", "data.csv", "--test-data", "data.csv"),
+        ("--validate-every", 2, "--data", "data.csv"),
+        ("--model", "cnn", "--data", "data.csv"),
+    ],
+)
+def test_nothing_is_charged_for_a_run_that_is_wrong(dpcalc, team, wrong) -> None:
+    (team / "data.csv").write_text("a,b,label\n" + "".join(f"{n % 3},{n % 5},{n % 2}\n" for n in range(12)))
+    (team / "there.npz").write_bytes(b"not a checkpoint")
+    (team / "grid.yaml").write_text("batch-size: [10, 100000000]\n")
+    (team / "models.yaml").write_text("model: [logistic, cnn]\n")
+    train = [word for word in TRAIN if wrong[0] != "--model" or word not in ("--model", "logistic")]
+    run = dpcalc(*train, "--budget", "census", "--key", "run-1", "--noise-multiplier", 50, *wrong)
+    assert run.code == 2, run.err
+    status = dpcalc("ledger", "status", "team.db", "census", "-f", "json").json["details"]
+    assert status["spent"]["mu"] == 0
+
+
+def test_a_refused_run_leaves_files_alone(dpcalc, team) -> None:
+    (team / "norms.csv").write_text("kept")
+    files = ("--log", "norms.csv", "--checkpoint", "new.npz")
+    assert dpcalc(*TRAIN, "--budget", "census", "--key", "run-1", "--noise-multiplier", 0.1, *files).code == 1
+    assert (team / "norms.csv").read_text() == "kept"
+    assert not (team / "new.npz").exists()
 
 
 def test_a_filtered_run_is_charged_its_budget(dpcalc, team) -> None:
