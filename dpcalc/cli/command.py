@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from dpcalc.asked import Asked, Field, option
+from dpcalc.cli.help import help_text, shown_as_output
 from dpcalc.cli.naming import by_option
 from dpcalc.cli.reading import read_by
 from dpcalc.effort import within
@@ -183,9 +184,10 @@ class OnceCommand(TyperCommand):
             seen.add(parameter.name)
         return super().parse_args(ctx, args)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        from dpcalc.cli.help import help_text
+    def get_help_option(self, ctx: Any) -> Any:
+        return shown_as_output(super().get_help_option(ctx))
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(streams.spelt(help_text(self, ctx)))
 
 

@@ -7,8 +7,22 @@ import shutil
 import textwrap
 from typing import Any, Literal, get_args, get_origin
 
+from dpcalc.terminal import streams
+
 _NARROWEST, _WIDEST = 60, 100
 _LEFT = 24
+
+
+def shown_as_output(option: Any) -> Any:
+    """The option that asks for help, whose answer is written like any other: a full disk is an error."""
+
+    def show(context: Any, _: Any, wanted: bool) -> None:
+        if wanted and not context.resilient_parsing:
+            streams.write(f"{context.get_help()}\n")
+            context.exit()
+
+    option.callback = show
+    return option
 
 
 def help_text(command: Any, context: Any) -> str:

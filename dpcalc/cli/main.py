@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from dpcalc.cli.failing import misused, tell
+from dpcalc.cli.help import shown_as_output
 from dpcalc.cli.reading import read_by
 from dpcalc.commands import COMMANDS, Line, plugged_in, question
 from dpcalc.errors import CertificationError, DpcalcError, InputError
@@ -90,6 +91,9 @@ class LazyGroup(TyperGroup):
 
         return word, command(word, question(name)), rest
 
+    def get_help_option(self, ctx: Any) -> Any:
+        return shown_as_output(super().get_help_option(ctx))
+
     def get_help(self, _ctx: Any) -> str:
         wide = max(map(len, self.commands))
         lines = "\n".join(f"  {name:{wide}}  {each.help}" for name, each in self.commands.items())
@@ -129,7 +133,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"dpcalc {__version__}")
+        streams.write(f"dpcalc {__version__}\n")
         raise typer.Exit
 
 

@@ -51,7 +51,8 @@ def write(text: str) -> None:
     if sys.stdout is None:
         raise WriteError("standard output is closed, so that the result could not be written")
     try:
-        sys.stdout.write(text)
+        if text:  # even no letters are too many for /dev/full
+            sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         abandon(sys.stdout)

@@ -16,6 +16,7 @@ from dpcalc.files.archive import Arrays, check_alike
 from dpcalc.filters.filters import IndividualFilter
 from dpcalc.filters.totals import Totals
 from dpcalc.training import checkpoint, clipping, models, optimizers
+from dpcalc.training.backends.network import Network
 from dpcalc.training.batches import Records, seated
 from dpcalc.training.clipping import Online, layer_clips, norms_within, scale_to
 from dpcalc.training.data import Dataset
@@ -34,7 +35,7 @@ from dpcalc.training.tiles import as_aligned, squared_norms
 _DIVERGED = 1e6
 
 
-def network(settings: Settings, data: Dataset) -> models.Model:
+def network(settings: Settings, data: Dataset) -> Network:
     """The model of a run on these data; raises where they do not go together."""
     return models.build(
         settings.model,

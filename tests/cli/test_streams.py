@@ -47,6 +47,22 @@ def test_output_that_cannot_be_written_is_exit_3_and_one_line(format: str, targe
     assert b"could not be written" in done.stderr
 
 
+@pytest.mark.parametrize("asked", ["--help", "-V", "compose -h", "ledger --help", "ledger spend --help"])
+def test_help_that_cannot_be_written_is_exit_3_and_one_line(asked: str) -> None:
+    for target in ("> /dev/full", ">&-"):
+        done = shell(f"$D {asked} {target}")
+        assert done.returncode == 3
+        assert done.stderr.startswith(b"dpcalc: standard output")
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_error_needs_no_room_on_standard_output() -> None:
+    for target in ("> /dev/full", ">&-"):
+        done = shell(f"$D convert --gdp nan --delta 1e-5 {target}")
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_closed_output_is_no_matter_to_a_file(tmp_path: Path) -> None:
     target = tmp_path / "result.json"
     done = shell(f"$D {' '.join(OVER)} -o {target} >&-")
