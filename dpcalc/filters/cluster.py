@@ -31,6 +31,8 @@ _TASKS_PER_WORKER = 2
 # Entries that a task reads, that are folded together (they may have to be sorted in memory), and that are shuffled
 # before they are folded, where the order of the log allows that.
 _READ_TOGETHER, _FOLDED_TOGETHER, _SHUFFLED_TOGETHER = 8_000_000, 8_000_000, 40_000_000
+# Bytes that an entry takes while it is folded, and while it is read.
+_FOLDING, _READING = 100, 50
 _ROUNDS_AT_ONCE = 2
 # Seconds between two looks at whether there are still workers.
 _LOOK = 5
@@ -179,8 +181,9 @@ def _parts(client: Any, log: LongLog, whole: Run, *, text: bool, where: str, adv
     largest = max((sum(group.rows for group in some) for some in rounds), default=0)
     with workers.told(where):
         tasks = _TASKS_PER_WORKER * max(1, len(client.nthreads()))
-        partitions = max(tasks, -(-largest // _FOLDED_TOGETHER))
-        most = min(_READ_TOGETHER, largest // tasks + 1)
+        room = workers.room(client)
+        partitions = max(tasks, math.ceil(largest / min(_FOLDED_TOGETHER, room / _FOLDING)))
+        most = int(min(_READ_TOGETHER, largest // tasks + 1, room / _READING))
         # Part of the graph, not of some worker's memory: whatever worker is lost, they can be had again.
         settings = delayed(whole.settings, traverse=False)
         runs: list[Any] = [delayed(start, traverse=False) for start in _starts(whole, partitions, text)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, Queue
@@ -19,6 +20,8 @@ PATIENCE = 10
 _BEYOND = 5  # seconds, for a client that does not keep to it
 # Workers of our own spill beyond so many bytes, long before the machine's memory ends.
 _KEPT, _RESIDENT = 700e6, 800e6
+# What a worker takes before it has anything to do, and of the rest what a task may take; as much is kept for the next.
+_BARE, _SHARE, _LEAST = 200e6, 0.3, 20e6
 
 
 @contextmanager
@@ -49,6 +52,16 @@ def connected(scheduler: str | None, where: str) -> Iterator[Any]:
             _within(PATIENCE, client.close, where, complain=False)
 
 
+def room(client: Any) -> float:
+    """Bytes that a task may take on the smallest of the workers, besides what is there already."""
+    found = client.scheduler_info(n_workers=-1)["workers"].values()
+    return min((_room(each["memory_limit"] or math.inf) / max(1, each["nthreads"]) for each in found), default=math.inf)
+
+
+def _room(limit: float) -> float:
+    return max(_LEAST, _SHARE * (limit - _BARE))
+
+
 @contextmanager
 def own_cluster() -> Iterator[Any]:
     """A cluster on this machine, whose workers spill to disk what they do not need at once."""
@@ -59,7 +72,7 @@ def own_cluster() -> Iterator[Any]:
     cores = max(1, dask.system.CPU_COUNT)
     limit = max(1, MEMORY_LIMIT // cores)
     chosen = {
-        "distributed.worker.memory.target": min(0.6, _KEPT / limit),
+        "distributed.worker.memory.target": min(_KEPT, _room(limit)) / limit,
         "distributed.worker.memory.spill": min(0.7, _RESIDENT / limit),
         # A worker that has nothing left to spill would wait for ever; without a pause it ends, and that is told.
         "distributed.worker.memory.pause": False,

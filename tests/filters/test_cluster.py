@@ -183,6 +183,36 @@ def test_a_worker_with_little_memory_left_goes_on(monkeypatch: pytest.MonkeyPatc
         assert client.submit(sum, [1, 2]).result(timeout=15) == 3
 
 
+def test_workers_with_less_memory_than_the_log_takes_spill_and_finish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody's steps are in no order, so that nothing can be folded before all has been shuffled."""
+    path, disk = tmp_path / "log.parquet", tmp_path / "disk"
+    order = np.random.default_rng(4).permutation(6_000_000)
+    steps, people = np.divmod(order, 60_000)
+    norms = np.random.default_rng(5).random(order.size)
+    parquet.write_table(pa.table({"step": steps, "id": people, "norm": norms}), path, row_group_size=100_000)
+    monkeypatch.setattr("distributed.system.MEMORY_LIMIT", 320_000_000)
+    monkeypatch.setattr("dask.system.CPU_COUNT", 1)
+    spilled, done = [0], threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.05):
+            with suppress(OSError):  # they come and go
+                spilled.append(sum(file.stat().st_size for file in disk.glob("**/storage/*")))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        with dask.config.set({"temporary-directory": str(disk)}):
+            there = carry_out(replace(GDP, engine="dask"), str(path))
+    finally:
+        done.set()
+        looking.join()
+    assert max(spilled) > 20_000_000
+    assert outcome(there) == outcome(carry_out(GDP, str(path)))
+
+
 def test_names_are_shared_out_the_same_wherever_they_stand() -> None:
     names = np.array(["a", "bc", "longer", "a", "ä"])
     together = shares(texts(names), 7).tolist()
