@@ -7,7 +7,7 @@ map laws to laws; a law made from a profile δ(ε) dominates every mechanism wit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from flint import arb
@@ -238,15 +238,30 @@ def of_profile(losses: Sequence[arb], heights: Sequence[arb]) -> Law:
     return Law(atoms=tuple(atoms), p_infinite=v[kept[-1]], q_infinite=missing.max(zero()))
 
 
+def profiles(law: Law, losses: Sequence[arb]) -> list[arb]:
+    """`profile` at many losses, the least first: atoms that are surely larger are added up once."""
+    atoms = sorted(law.atoms, key=lambda atom: atom[0].upper())
+    p_larger, q_larger, near = zero(), zero(), list[Atom]()
+    found = []
+    for t in reversed(losses):
+        while atoms and not atoms[-1][0] < t:
+            near.append(atoms.pop())
+        for _, p, q in (atom for atom in near if atom[0] > t):
+            p_larger, q_larger = p_larger + p, q_larger + q
+        near = [atom for atom in near if not atom[0] > t]
+        factor = t.exp()
+        beside = sum(((p - factor * q).max(zero()) for _, p, q in near), zero())
+        found.append(profile(replace(law, atoms=()), t) + p_larger - factor * q_larger + beside)
+    return found[::-1]
+
+
 def _heights(law: Law, losses: Sequence[arb]) -> list[arb]:
     """H at e^l, below 1 also by that of the other direction, which is less where a law has more than its masses."""
-    other = exchanged(law)
-    found = []
-    for loss in losses:
-        height = profile(law, loss)
-        if loss < 0:
-            height = height.min(1 - loss.exp() + loss.exp() * profile(other, -loss))
-        found.append(height)
+    below = [loss for loss in losses if loss < 0]
+    turned = profiles(exchanged(law), [-loss for loss in reversed(below)])[::-1]
+    found = profiles(law, losses)
+    for k, (loss, other) in enumerate(zip(below, turned, strict=True)):
+        found[k] = found[k].min(1 - loss.exp() + loss.exp() * other)
     return found
 
 

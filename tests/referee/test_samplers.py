@@ -64,6 +64,7 @@ CASES: dict[str, tuple[list[Any], float]] = {
     "gaussian": ([(RandomlyAllocated(base=GAUSSIAN, steps=12), 2)], 1e-3),
     "laplace": ([(RandomlyAllocated(base=Laplace(scale=1.0, sensitivity=1.0), steps=12), 1)], 1e-3),
     "coins": ([(RandomlyAllocated(base=RandomizedResponse(epsilon=1.0), steps=6), 1)], 1e-2),
+    "replaced": ([(RandomlyAllocated(base=GAUSSIAN, steps=4, adjacency="replace-one"), 1)], 1e-2),
     "several": ([(RandomlyAllocated(base=GAUSSIAN, steps=7, selected=2), 1)], 1e-3),
     "all": ([(RandomlyAllocated(base=GAUSSIAN, steps=3, selected=3), 2)], 1e-4),
     "truncated": (
@@ -150,6 +151,20 @@ def test_means_of_few_outcomes_are_bracketed_by_every_outcome(size: int) -> None
             above, below = (float(laws.profile(turn(each), arb(epsilon))) for each in means)
             assert below - 1e-12 <= exact <= above + 1e-12
             assert size < 64 or above - below < 0.02
+
+
+def test_profiles_at_many_losses_are_those_at_each() -> None:
+    """Of a law with atoms, some of them at these losses, and a part without."""
+    ctx.prec = 128
+    law = laws.mixed(laws.laplace(arb(1) / 2), arb(1) / 3)
+    losses = sorted([*(arb(k) / 16 for k in range(-20, 21)), *(atom[0] for atom in law.atoms)], key=float)
+    for found, loss in zip(laws.profiles(law, losses), losses, strict=True):
+        one = laws.profile(law, loss)
+        assert found.overlaps(one)
+        assert found.rad() < 1e-30
+    several = laws.Law(atoms=tuple(atom for law in (laws.answers(arb("0.9"), 3), law) for atom in law.atoms))
+    for found, loss in zip(laws.profiles(several, losses), losses, strict=True):
+        assert found.overlaps(laws.profile(several, loss))
 
 
 def test_names_of_sums_are_the_same_under_both_measures() -> None:
