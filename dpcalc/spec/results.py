@@ -63,13 +63,20 @@ def read_result(root: Node) -> Document:
         delta=asked.get("delta"),
         epsilon=asked.get("epsilon"),
         told=root.data(),
-        attained=not asked or claim.number("epsilon_lower" if "delta" in asked else "delta_lower") is not None,
     )
     recomputed = _recomputed(claim, document)
     _compare(claim, recomputed)
     if claim.command in _COMPOSED and _differs(claim, recomputed):
         _compare_closely(claim, _recomputed(claim, document, _CLOSELY))
-    return replace(document, assumptions=tuple(dict.fromkeys((*document.assumptions, *recomputed.assumptions))))
+    assumptions = tuple(dict.fromkeys((*document.assumptions, *recomputed.assumptions)))
+    return replace(document, assumptions=assumptions, attained=_is_attained(claim, recomputed))
+
+
+def _is_attained(claim: Claim, recomputed: Guarantee) -> bool:
+    """Whether its mechanisms cost as much as they may: a lower bound is told, and is found again."""
+    asked = claim.question()
+    told = not asked or claim.number("epsilon_lower" if "delta" in asked else "delta_lower") is not None
+    return told and recomputed.lower(recomputed.asks) is not None
 
 
 def _budget(claim: Claim) -> Budget:

@@ -296,6 +296,18 @@ def test_a_bound_on_a_class_has_no_lower_bound_when_it_is_read_back(dpcalc: Run,
     assert beside["delta_lower"] is None
 
 
+@pytest.mark.parametrize("name", ["sgd-bound", "chain"])
+@pytest.mark.parametrize("change", ["a lower bound", "no question"])
+def test_a_lower_bound_that_is_not_found_again_is_not_believed(dpcalc: Run, made, name: str, change: str) -> None:
+    document = made(name)
+    if change == "a lower bound":
+        document |= {"epsilon_lower": 0.99 * document["epsilon"], "mu_kind": "exact"}
+    else:
+        document |= dict.fromkeys(("question", "epsilon", "delta", "epsilon_estimate"))
+    again = dpcalc("compose", "-", "--delta", "1e-7", "-f", "json", stdin=json.dumps(document)).json
+    assert (again["epsilon_lower"], again["mu_kind"]) == (None, "upper")
+
+
 @pytest.mark.parametrize("factor", [1.0001, 0.9999])
 def test_mechanisms_that_were_changed_a_little_are_refused(dpcalc: Run, made, factor: float) -> None:
     """ε agrees within its tolerance, but ρ and Rényi divergences are closed forms or integrals to eleven digits."""
