@@ -21,7 +21,7 @@ Divergence = Callable[[arb], arb | None]
 MOST_RUNS = 20_000
 """Of more runs the Gaussian that is above them is not worked out one by one."""
 
-_TESTS, _LARGEST = 90, 300.0  # how many, and of what loss
+_TESTS, _LARGEST = 300, 300.0  # how many, and of what loss
 
 
 def law_of(divergence: Divergence, orders: Sequence[float], mu: arb | None = None) -> Law:

@@ -152,6 +152,9 @@ def _mixed(laws_of: tuple[Law | None, Law | None], rate: arb) -> tuple[Law, Law 
 
 
 def _poisson(base: Base, rate: arb, count: int, _: float) -> Release:
+    """Of what is described by a curve, an example that is sampled is one too."""
+    if base.example and base.law is not None and base.attained is not None:
+        return Release(laws.mixed(base.law, rate), laws.mixed(base.attained, rate), count, example=True)
     return Release(*_mixed((base.law, base.attained), rate), count)
 
 

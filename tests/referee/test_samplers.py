@@ -103,6 +103,7 @@ CASES: dict[str, tuple[list[Any], float]] = {
         1e-2,
     ),
     "sampled histogram": ([(PoissonSampled(base=Histogram(sigma=2.0, cells=3), sampling_rate=0.1), 1)], 1e-3),
+    "sampled zcdp": ([(PoissonSampled(base=DeclaredZCDP(rho=0.01), sampling_rate=0.05), 1)], 1e-6),
     "declared": ([(DeclaredZCDP(rho=0.02), 2), (Laplace(scale=4.0, sensitivity=1.0), 2)], 1e-3),
 }
 
@@ -122,6 +123,11 @@ def test_what_is_answered_is_confirmed(name: str) -> None:
 )
 def test_a_twentieth_less_is_contradicted(name: str) -> None:
     assert checked(result(*CASES[name], factor=0.95), 0.4).verdict == "contradicted"
+
+
+def test_a_sampled_gaussian_contradicts_what_is_stated_of_sampled_zcdp() -> None:
+    found = checked(result([(PoissonSampled(base=DeclaredZCDP(rho=0.01), sampling_rate=0.05), 3)], 1e-6, factor=0.8), 2)
+    assert found.verdict == "contradicted"
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.995])
