@@ -137,3 +137,13 @@ def test_what_is_surely_lost_is_not_forgotten_where_no_finite_loss_is_so_large()
     guarantee = compose([(DeclaredDP(epsilon=0.5, delta=1e-3), 3)], epsilon=1.6)
     exact = 1 - (1 - 1e-3) ** 3
     assert exact * (1 - 1e-12) <= guarantee.delta <= exact * (1 + 2e-3)
+
+
+def test_a_law_without_a_mass_in_range_leaves_the_question_to_others() -> None:
+    """A hundred releases of large RDP beside others, asked far below their ε, ended with a fault of the program."""
+    parts = [
+        (DeclaredRDP(orders=(2.0, 8.0, 32.0), epsilons=(0.7738, 2.661, 12.23)), 100),
+        (PoissonSampled(base=Gaussian(noise_multiplier=3.824), sampling_rate=0.02802), 146),
+        (PoissonSampled(base=DeclaredZCDP(rho=0.02406), sampling_rate=0.005334), 1),
+    ]
+    assert compose(parts, epsilon=7.0).delta == 1.0

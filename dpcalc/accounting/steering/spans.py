@@ -22,6 +22,8 @@ def spans_for(hints: Hints, losses: Floats, masses: Floats) -> Spans:
     """Grids for a pair with these Q-masses at log X = losses: grid k where going to grid k + 1 would not be cheap."""
     there = masses > 0
     ratios, logs = losses[there], np.log(masses[there])
+    if not len(ratios):
+        raise FloatingPointError("no mass of a law is within the range of doubles")
     rare = math.log(hints.cut / hints.total)
     heavy = np.flatnonzero((logs > rare) | (logs + ratios > rare))
     low, high = (float(ratios[heavy].min()), float(ratios[heavy].max())) if heavy.size else (0.0, 0.0)
