@@ -77,24 +77,25 @@ def dense(folder: Path) -> None:
         verdict("largest resident memory beyond the mapped file", beyond, 300, " MB")
 
 
-def half_lost(request: Callable[..., Request], path: Path) -> float:
-    """An ε under which the first records take part in about half of their steps."""
+def lost_part(request: Callable[..., Request], path: Path, part: float) -> float:
+    """An ε under which the first records lose about this part of their steps."""
     some = path.with_name("some.npy")
     np.save(some, np.load(path, mmap_mode="r")[:, :100])
-    low, high = 0.05, 100.0
-    for _ in range(8):
+    low, high = 0.01, 100.0
+    for _ in range(10):
         middle = (low * high) ** 0.5
-        taken = carry_out(request(epsilon=middle), str(some)).steps.active
-        low, high = (middle, high) if np.mean(taken) < 50 else (low, middle)
+        run = carry_out(request(epsilon=middle), str(some))
+        low, high = (middle, high) if 1 - np.mean(run.steps.active) / 100 > part else (low, middle)
     return high
 
 
-FOLDS = ((100, 100_000), (4_096, 2_000), (65_536, 160), (1_000_000, 20))
+FOLDS = ((100, 100_000), (1_000, 10_000), (65_536, 160), (1_000_000, 20))
 
 
 def folds(folder: Path) -> None:
     """Dense float32 logs of four widths: ns an entry of the whole fold, in processor time."""
-    words = "nobody dropped / half / half clipped / RDP, half / sampled / half / DP, half / mixture / half"
+    words = "nobody dropped / half / half clipped / RDP, half / sampled / half / DP, half"
+    words += " / mixture / two thirds of the steps refused / nearly all"
     print(f"Folds of dense logs, ns an entry (bar 25): a bare pass | {words}")
     rng = np.random.default_rng(0)
     for people, steps in FOLDS:
@@ -117,7 +118,8 @@ def folds(folder: Path) -> None:
             Request(**sampled, rhos=(float(np.median(spent)) / 2,)),
             Request(kind="dp", epsilon=summed, delta=1e-6),
             mixture(epsilon=1e4),
-            mixture(epsilon=half_lost(mixture, path)),
+            mixture(epsilon=lost_part(mixture, path, 2 / 3)),
+            mixture(epsilon=lost_part(mixture, path, 0.95)),
         )
         works = [partial(bare_pass, path), *(partial(carry_out, request, str(path)) for request in requests)]
         plain, *found = (timed(work, clock=time.process_time) / (people * steps) * 1e9 for work in works)

@@ -12,8 +12,9 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from dpcalc.arrays import Floats
+from dpcalc.arrays import Floats, Indices
 from dpcalc.filters.subsampled import SubsampledRenyi
 
 Codes = NDArray[np.int32]
@@ -23,7 +24,6 @@ _ROWS = 1 << (23 - _DROPPED_BITS)  # of an octave of norms
 _LOWEST, _HIGHEST = -24, 20  # octaves of norm/σ: smaller norms cost what the lowest does, larger ones UNKNOWN
 _SINGLE = -120, 124  # octaves that a float32 tells apart
 _BIAS = 127
-_CACHED = 4096  # entries whose rows fit into the processor's cache
 
 # In place of an infinite cost: e^{−(α−1)·1e200} is 0, and sums of such numbers stay finite.
 UNKNOWN = 1e200
@@ -79,6 +79,15 @@ class Charges:
             found: Floats = np.ceil(np.maximum(costs[:-1], costs[1:]) / self._units) * self._units
         return np.minimum(found, UNKNOWN)
 
+    def reached(self) -> tuple[int, int]:
+        """The codes that have rows, from the first to before the last; all between them have."""
+        octaves = np.flatnonzero(self._known)
+        if not octaves.size:
+            return 1, 1
+        first, last = int(octaves[0]) * _ROWS + 1, int(octaves[-1] + 1) * _ROWS + 1
+        self._work_out(first, last - 1)
+        return first, last
+
     def costs(self, norms: Floats) -> Floats:
         """What each norm costs at each order, the new first axis."""
         return np.ascontiguousarray(np.moveaxis(self.rows.take(self.codes(norms), axis=0), -1, 0))
@@ -86,11 +95,14 @@ class Charges:
     def sums(self, codes: Codes) -> Floats:
         """What each record (column) spends over these steps at each order, the new first axis."""
         steps, people = codes.shape
-        together, total = max(1, _CACHED // people), np.zeros((people, self._units.size))
-        for top in range(0, steps, together):
-            rows = self.rows.take(codes[top : top + together], axis=0)
-            total += rows[0] if together == 1 else rows.sum(axis=0)
+        total = self.sums_of(np.ascontiguousarray(codes.T).reshape(-1), np.arange(people + 1) * steps)
         return total.T
+
+    def sums_of(self, codes: Codes, ends: Indices) -> Floats:
+        """The sums of rows of stretches of these codes, which begin and end at these places: a row for each."""
+        picked = csr_array((np.ones(codes.size), codes, ends.astype(np.int32)), shape=(ends.size - 1, len(self.rows)))
+        total: Floats = picked @ self.rows
+        return total
 
 
 @lru_cache(maxsize=8)

@@ -49,6 +49,7 @@ class IndividualFilter(Fold):
     def forget(self, records: Indices) -> None:
         """Let these records start anew, with nothing spent."""
         self.state.totals[:, records] = self.state.compensation[:, records] = 0.0
+        self._coded = None
 
     def step(self, norms: ArrayLike, *, who: ArrayLike | None = None) -> Bools:
         """One step: which of the records (all of them, or the indices `who`) take part. Their sums are charged.

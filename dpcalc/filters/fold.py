@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcalc.arrays import Bools, Floats, Indices
 from dpcalc.errors import InputError
-from dpcalc.filters.charges import Charges
-from dpcalc.filters.coded import refused_codes
+from dpcalc.filters.coded import Coded
 from dpcalc.filters.names import Mode
 from dpcalc.filters.rule import Rule
 from dpcalc.filters.totals import Parts, Totals
@@ -50,6 +49,12 @@ class Fold:
         self.rule, self.mode = rule, mode
         self.state = Totals.empty(len(rule.limits), individuals)
         self._parts = Parts(rule.magnitudes)
+        self._coded: Coded | None = None
+        self._coded_of: Totals | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What makes decisions fast stays where it is."""
+        return self.__dict__ | {"_coded": None, "_coded_of": None}
 
     @property
     def individuals(self) -> int:
@@ -62,7 +67,7 @@ class Fold:
 
     def charge(self, values: Floats, who: Who = EVERYBODY, *, costs: Floats | None = None) -> tuple[Bools, Floats]:
         """Who takes part with these values, and the costs that were charged (0 for those who do not)."""
-        state = self.state
+        state, self._coded = self.state, None
         if costs is None:
             costs = self.rule.costs(values)
         before, carried = state.totals[:, who], state.compensation[:, who]
@@ -98,6 +103,9 @@ class Fold:
         Records whose sum stays within the limit over a whole tile need no decisions. Sums are exact in any order, so
         results depend neither on tiles nor on blocks.
         """
+        charges = self.rule.charges
+        if charges is not None and (self._coded is None or self._coded_of is not self.state):
+            self._coded, self._coded_of = Coded(self.rule, charges, self.state), self.state
         np.empty(_KEPT)  # freed at once, so that the allocator keeps the memory of tiles instead of returning it
         columns, entries = (_COLUMNS, _ENTRIES) if self.rule.mixture is None else (_MORE_COLUMNS, _MORE_ENTRIES)
         wide = max(1, min(block.shape[1], columns))
@@ -111,8 +119,8 @@ class Fold:
 
     def _charge_tile(self, tile: NDArray[np.floating], columns: slice) -> tuple[Indices, Bools] | None:
         state = self.state.take(columns)
-        if self.rule.charges is not None:
-            return self._charge_codes(self.rule.charges, state, tile, columns)
+        if self._coded is not None:
+            return self._coded.fold(state, tile, columns)
         values = tile.astype(np.float64)
         costs = self.rule.costs(values)
         totals, compensation = self._parts.sums(costs)
@@ -133,30 +141,6 @@ class Fold:
         out = self._judged(some, costs[:, :, records])
         state.put(records, some)
         return records + columns.start, out
-
-    def _charge_codes(
-        self, charges: Charges, state: Totals, tile: NDArray[np.floating], columns: slice
-    ) -> tuple[Indices, Bools] | None:
-        """The same by a table of charges."""
-        codes = charges.codes(tile)
-        costs = charges.sums(codes)
-        totals = state.totals + costs
-        # Costs are sums of whole units, so that nothing is left for the compensation. If somebody who spent most at
-        # every order would be admitted, everybody is.
-        sums = totals + state.compensation
-        near = np.zeros(0, dtype=np.int64)
-        if not self.rule.admits(sums.max(axis=1)[:, None])[0]:
-            near = np.flatnonzero(~self.rule.admits(sums))
-        if not near.size:
-            state.totals[:] = totals
-            state.steps_active += len(tile)
-            return None
-        some = state.take(near)
-        state.totals[:] = totals
-        state.steps_active += len(tile)
-        out = refused_codes(self.rule, charges, some, codes[:, near], costs[:, near])
-        state.put(near, some)
-        return near + columns.start, out
 
     def _judged(self, state: Totals, costs: Floats) -> Bools:
         """Fold costs (limits × steps × records) into this state step by step; who is left out."""

@@ -139,11 +139,11 @@ class Mixture:
         There every term of the left is below its share of the right. For one order that is where the left touches the
         right, so that next to nothing lies between both.
         """
-        steep, count = self._steep[:, 0], len(self.orders)
+        steep, count = self.steep[:, 0], len(self.orders)
         alone = renyi_room(np.array(self.orders), self.epsilon, self.delta) + np.log(np.array(self.weights)) / steep
         enough = (alone - 1e-9 * (1 / steep + self.epsilon)) / (1 + 1e-9)
         place = math.log1p(1 / steep[count // 2])
-        shares = self._log_weights[:, 0] + math.log(count) - math.log(-math.expm1(-place))
+        shares = self.log_weights[:, 0] + math.log(count) - math.log(-math.expm1(-place))
         most = self.epsilon + place + shares / steep
         too_much = most + 1e-9 * (np.abs(most) + 1 / steep + self.epsilon)
         return enough[:, None], too_much[:, None], (self.epsilon + place) * (1 + 1e-9)
@@ -166,9 +166,9 @@ class Mixture:
         right least is known: a run is allowed if it is above the right there, and refused where the left is below it.
         """
         # Where the order that has most left has its minimum, the condition fails for most of those that fail.
-        best = np.argmax(self._steep * (self._thresholds[0] - spent), axis=0)
+        best = np.argmax(self.steep * (self._thresholds[0] - spent), axis=0)
         end = largest_loss - self.epsilon
-        where = np.minimum(np.log1p(1 / self._steep[best, 0]), end)
+        where = np.minimum(np.log1p(1 / self.steep[best, 0]), end)
         if len(self.orders) == 1:  # its only minimum
             return self._left(where, spent)[0] >= 0
         allowed = np.zeros(end.size, dtype=bool)
@@ -188,19 +188,19 @@ class Mixture:
 
     def _surely_fails(self, order: int, spent: Floats, end: Floats) -> Bools:
         """Whether the left is clearly below the right where the order of this number has its minimum."""
-        where = math.log1p(1 / float(self._steep[order, 0]))
+        where = math.log1p(1 / float(self.steep[order, 0]))
         with np.errstate(over="ignore", under="ignore"):
-            terms = self._log_weights + self._steep * (self.epsilon + where) - self._steep * spent
+            terms = self.log_weights + self.steep * (self.epsilon + where) - self.steep * spent
             left = np.exp(terms, out=terms).sum(axis=0)
         fails: Bools = (left < -math.expm1(-where) * (1 - 1e-9)) & (where <= end)
         return fails
 
     @cached_property
-    def _steep(self) -> Floats:
+    def steep(self) -> Floats:
         return np.array(self.orders)[:, None] - 1
 
     @cached_property
-    def _log_weights(self) -> Floats:
+    def log_weights(self) -> Floats:
         logs: Floats = np.log(np.array(self.weights))[:, None] + math.log(self.delta)
         return logs - max(0.0, math.log(math.fsum(self.weights)))
 
@@ -212,8 +212,8 @@ class Mixture:
         refused once the function is found below 0.
         """
         # The slope of the left lies between the smallest and the largest α − 1, which brackets the minimum.
-        low = np.full(spent.shape[1], math.log1p(1 / float(self._steep.max())) * (1 - 1e-9))
-        last = math.log1p(1 / float(self._steep.min())) * (1 + 1e-9)
+        low = np.full(spent.shape[1], math.log1p(1 / float(self.steep.max())) * (1 - 1e-9))
+        last = math.log1p(1 / float(self.steep.min())) * (1 + 1e-9)
         high = np.maximum(np.minimum(largest_loss - self.epsilon, last), LEAST_DIVISOR)
         left, right = self._excess(low, spent), self._excess(high, spent)
         holds: Bools = right.value >= 0
@@ -242,16 +242,16 @@ class Mixture:
         value, terms, total, size = self._left(beyond, spent)
         with np.errstate(invalid="ignore", divide="ignore", under="ignore"):
             shares, falling = terms / total, 1 / np.expm1(beyond)
-            slope = (shares * self._steep).sum(axis=0) - falling
+            slope = (shares * self.steep).sum(axis=0) - falling
             unsure = (shares * np.where(np.isfinite(size), size, 0.0)).sum(axis=0) + len(terms)
-            doubt = 4 * _ROUNDING * (float(self._steep.max()) * unsure + falling)
+            doubt = 4 * _ROUNDING * (float(self.steep.max()) * unsure + falling)
         return _Excess(value, slope, doubt)
 
     def _left(self, beyond: Floats, spent: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """log(left/right) at ℓ = ε + `beyond`, rounded down; the terms of the left, their sum, what they round by."""
         room = self.epsilon - spent
-        exponents = self._log_weights + self._steep * (beyond + room)
-        size = np.abs(self._log_weights) + self._steep * (beyond + np.abs(room))
+        exponents = self.log_weights + self.steep * (beyond + room)
+        size = np.abs(self.log_weights) + self.steep * (beyond + np.abs(room))
         exponents = np.where(np.isfinite(size), exponents - _ROUNDING * size, -np.inf)
         top = exponents.max(axis=0)
         with np.errstate(invalid="ignore", divide="ignore", under="ignore"):

@@ -226,7 +226,7 @@ def test_a_mixture_is_rounded_down(rng: np.random.Generator) -> None:
         beyond = 10 ** (rng.uniform(-12, 1) if k < 120 else rng.uniform(-300, -12))
         spent = np.full((len(orders), 1), epsilon + beyond * (1 + 1e-9) if k % 3 else 0.3 * epsilon)
         found = mixture._excess(np.array([beyond]), spent)
-        logs, steep = (np.ravel(part).tolist() for part in (mixture._log_weights, mixture._steep))
+        logs, steep = (np.ravel(part).tolist() for part in (mixture.log_weights, mixture.steep))
         room = mpf(epsilon) - mpf(float(spent[0, 0]))
         terms = [mp.exp(mpf(a) + mpf(s) * (mpf(beyond) + room)) for a, s in zip(logs, steep, strict=True)]
         exact = mp.log(mp.fsum(terms)) - mp.log(-mp.expm1(-mpf(beyond)))
