@@ -12,7 +12,7 @@ from dpcalc.conversions.attack import true_positive_rate
 from dpcalc.conversions.normal import centre_above, tail_above
 from dpcalc.conversions.ranges import expect
 from dpcalc.numbers import AT_LEAST_ONE, NON_NEGATIVE, RENYI_ORDER, Range
-from dpcalc.rounding import FUNCTION, UNIT, times_up
+from dpcalc.rounding import FUNCTION, SMALLEST_NORMAL, UNIT, times_up
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -66,8 +66,10 @@ def bounded_range_rdp(epsilon: float, orders: Floats) -> Floats:
     log_c, log_unit = (np.log(-np.expm1(-each * epsilon)) for each in (orders, 1.0))
     log_s = np.log1p(-1 / orders) + log_c + epsilon - np.log(-np.expm1(-alpha * epsilon))
     log_rest = log_c - np.log(orders) - log_unit
-    doubt = 16 * UNIT * (3 + alpha * (4 + epsilon + np.abs(log_s) + np.abs(log_c)) + np.abs(log_rest) + np.log(orders))
-    return np.asarray(np.fmin(log_s + (log_rest + doubt) / alpha, orders * epsilon**2 / 8 * (1 + 4 * UNIT)))
+    parts = np.abs(log_c) + abs(log_unit)  # of a small ε they are large, and cancel
+    doubt = 16 * UNIT * (3 + alpha * (4 + epsilon + np.abs(log_s)) + (1 + alpha) * parts + np.log(orders))
+    concentrated = orders * epsilon**2 / 8 * (1 + 4 * UNIT) + SMALLEST_NORMAL
+    return np.asarray(np.fmin(log_s + (log_rest + doubt) / alpha, concentrated))
 
 
 def _small_rdp(epsilon: Any, alpha: Any, library: Any) -> Any:

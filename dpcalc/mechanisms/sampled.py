@@ -17,6 +17,7 @@ from dpcalc.mechanisms.validation import expect_rate
 from dpcalc.pairs.base import Pair, Runs
 from dpcalc.pairs.moments import ROUNDING
 from dpcalc.pairs.profile import group_of_two
+from dpcalc.pairs.sampled_curve import LEAST
 from dpcalc.pairs.symmetrised import symmetrised
 
 _FEW = 64  # runs of which a better last one is worth its while
@@ -59,7 +60,8 @@ class _Sampled(Mechanism):
         excess = self._excess(orders)
         if excess is None:
             return least
-        return np.minimum(least, np.logaddexp(0.0, np.maximum(*excess)) / (orders - 1) * (1 + ROUNDING))
+        worse = np.maximum(np.maximum(*excess), LEAST)
+        return np.minimum(least, np.logaddexp(0.0, worse) / (orders - 1) * (1 + ROUNDING))
 
     def _excess(self, orders: Floats) -> tuple[Floats, Floats] | None:  # noqa: ARG002
         """Upper bounds on log(E[X^α] - 1) and log(E[X^{1-α}] - 1), where the base knows more than its pairs."""
@@ -232,11 +234,16 @@ class FixedSizeSampled(_Sampled):
         return self.base.adjacency == "replace-one"
 
     def _excess(self, orders: Floats) -> tuple[Floats, Floats] | None:
-        """Of C_p the sum of both: its ratio is that of removing where it is above 1, and that of adding below."""
+        """Where a record is replaced, the sum of both, (2 - q) times: see lemma R4 in docs/certificate.md.
+
+        The batch's δ at 1 + q(z-1) is at most q times (1-β)δ₁(z) + βδ₂(z), δ₁ that of batches with and without it
+        and δ₂ of replacing it (Balle, Barthe, Gaboardi 2018, Theorem 2). Those are two members of what is described,
+        which may be bad at different z; β is between q and 1.
+        """
         excess = self._unsampled().sampled_excess(self.sampling_rate, orders) if self.sampling_rate < 1 else None
         if excess is None or self.base.adjacency == "add-remove":
             return excess
-        both = np.logaddexp(*excess) + ROUNDING
+        both = np.logaddexp(*excess) + np.log1p(1 - self.sampling_rate) + ROUNDING * (1 + np.abs(excess).max(axis=0))
         return both, both
 
     def _unsampled(self) -> Mechanism:

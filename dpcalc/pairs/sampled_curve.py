@@ -39,6 +39,9 @@ _GAMMAS = np.array([-1.0, -0.3, -0.02, 1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 1.65, 1.
 _PER_TERM = 3.0  # units of effort
 _STEEP = 30.0  # where e^x - 1 is hardly less than e^x
 
+LEAST = -700.0
+"""The log of the least excess that is told: what is below the range of doubles is not none."""
+
 
 def sampled_excess(curve: Curve, whole: Curve, rate: float, orders: Floats) -> tuple[Floats, Floats]:
     """Upper bounds on log(E[X^α] - 1) and on log(E[X^{1-α}] - 1), for removing and for adding, at each order α > 1.
@@ -103,7 +106,7 @@ def _by_curvature(curve: Curve, rate: float, powers: Floats) -> Floats:
     gamma = np.where(fits, gamma, 2.0)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         w = (2 - gamma) * (1 - rate) / (rate * (gamma - p))
-        steep = np.where(gamma == 2, 0.0, (2 - gamma) * np.log(w)) + (p - 2) * np.log1p(rate * (w - 1))
+        steep = np.where(gamma == 2, 0.0, (2 - gamma) * np.log(w)) + (p - 2) * np.log((1 - rate) + rate * w)
         log_c = np.log(p * (p - 1) / (gamma * (gamma - 1))) + 2 * np.log(rate) + steep
         log_m = np.where(gamma > 1, gamma - 1, -gamma) * curve(np.maximum(gamma, 1 - gamma).ravel()).reshape(
             gamma.shape
@@ -114,6 +117,7 @@ def _by_curvature(curve: Curve, rate: float, powers: Floats) -> Floats:
 
 
 def _log_expm1(logarithms: Floats) -> Floats:
-    """log(e^x - 1) of x ≥ 0."""
+    """log(e^x - 1) of x ≥ 0, and the least that is told where it is less."""
     with np.errstate(divide="ignore"):
-        return np.where(logarithms > _STEEP, logarithms, np.log(np.expm1(np.minimum(logarithms, _STEEP))))
+        found = np.where(logarithms > _STEEP, logarithms, np.log(np.expm1(np.minimum(logarithms, _STEEP))))
+    return np.maximum(found, LEAST)

@@ -15,7 +15,7 @@ from dpcalc.mechanisms.declared import DeclaredRDP, DeclaredZCDP
 from dpcalc.mechanisms.exponential import Exponential
 from dpcalc.mechanisms.sampled import FixedSizeSampled, PoissonSampled
 from dpcalc.mechanisms.truncated import TruncatedPoisson
-from dpcalc.pairs.sampled_curve import MOST_TERMS, binomial_excess, sampled_excess
+from dpcalc.pairs.sampled_curve import _GAMMAS, MOST_TERMS, _by_curvature, binomial_excess, sampled_excess
 
 mpmath.mp.dps = 40
 Law = list[tuple[mpmath.mpf, mpmath.mpf]]  # Q-mass and likelihood ratio
@@ -108,7 +108,41 @@ def test_batches_of_fixed_size_take_both_sides(rho: float, rate: float, order: f
 
     exact = mpmath.log1p(mpmath.quad(integrand, mpmath.linspace(mu / 2, mu / 2 + 12 + a * mu, 12))) / (a - 1)
     base = DeclaredZCDP(rho=rho, adjacency="replace-one")
-    assert exact <= FixedSizeSampled(base=base, sampling_rate=rate).rdp(np.array([order]))[0] <= 2.2 * exact
+    found = FixedSizeSampled(base=base, sampling_rate=rate).rdp(np.array([order]))[0]
+    assert exact <= found <= 2.2 * (2 - rate) * exact
+
+
+def test_the_record_and_its_replacement_may_be_bad_at_different_places() -> None:
+    """A batch without the record is a third law: δ of two members, with weights that are at most 1 - q and 1."""
+    rate, orders = 0.1, np.array([2.0, 3.0, 7.0])
+    base = DeclaredZCDP(rho=0.01, adjacency="replace-one")
+    removing, adding = base.sampled_excess(rate, orders) or (np.zeros(3), np.zeros(3))
+    found = FixedSizeSampled(base=base, sampling_rate=rate)._excess(orders)
+    assert found is not None
+    for one, other, *both in zip(removing.tolist(), adding.tolist(), *(each.tolist() for each in found), strict=True):
+        least = (2 - mpmath.mpf(rate)) * (mpmath.exp(one) + mpmath.exp(other))
+        assert all(least <= mpmath.exp(each) <= least * (1 + mpmath.mpf(2) ** -30) for each in both)
+
+
+@pytest.mark.parametrize("rate", [1 - 1e-12, 1 - 1e-9, 0.5, 1e-9])
+def test_bounds_by_curvature_are_not_below_their_formula(rate: float) -> None:
+    """1 - q + qw is 1 - q in the end, of which 1 + q(w - 1) had lost the digits. Known up to order 2 alone."""
+    q, rho = mpmath.mpf(rate), 2.7e-4
+    for power in (*(-np.geomspace(0.01, 5e3, 40)).tolist(), 1.3):
+        p, least = mpmath.mpf(power), mpmath.inf
+        for each in (*_GAMMAS.tolist(), rate * power + 2 * (1 - rate)):
+            gamma = mpmath.mpf(each)
+            if p < gamma and -1 <= gamma <= 2 and not 0 <= gamma <= 1:
+                w = (2 - gamma) * (1 - q) / (q * (gamma - p))
+                ratio = p * (p - 1) * q**2 / (gamma * (gamma - 1)) * w ** (2 - gamma) * (1 - q + q * w) ** (p - 2)
+                least = min(least, mpmath.log(ratio * mpmath.expm1(max(gamma - 1, -gamma) * mpmath.mpf(rho))))
+        found = _by_curvature(lambda at: np.where(at <= 2, rho, np.inf), rate, np.array([power]))[0]
+        assert least <= found <= least + mpmath.mpf(10) ** -5
+
+
+def test_an_excess_below_the_range_of_doubles_is_not_none() -> None:
+    sampled = PoissonSampled(base=DeclaredZCDP(rho=1e-300), sampling_rate=1e-30)
+    assert (sampled.rdp(np.array([1.0001, 1.5, 3.0])) > 0).all()
 
 
 def whole_orders_epsilon(rho: float, rate: float, count: int, delta: float) -> float:
@@ -180,6 +214,15 @@ def test_divergences_of_bounded_range_are_those_of_the_worst_t(epsilon: float) -
             p = mpmath.expm1(t - e) / mpmath.expm1(-e)
             best = max(best, mpmath.log(p * mpmath.exp((order - 1) * t) + (1 - p) * mpmath.exp((order - 1) * (t - e))))
         assert best / (order - 1) <= bound <= best / (order - 1) * mpmath.mpf("1.003") + mpmath.mpf(10) ** -17
+
+
+@pytest.mark.parametrize("epsilon", [1e-10, 1.3111e-47, 1.074730359941107e-65, 6.3e-55, 3.5475e-94, 2.1362e-108])
+def test_divergences_of_a_small_bounded_range_are_not_below_their_limit(epsilon: float) -> None:
+    """αε²/8, of which the next term is ε² times smaller: logarithms that cancel made it -4e-11 and the like."""
+    orders = np.append(1 + np.geomspace(1e-12, 1e3, 300), [1.0000019758302932, 1.0000000000022684])
+    limits = [mpmath.mpf(order) * mpmath.mpf(epsilon) ** 2 / 8 for order in orders.tolist()]
+    for limit, bound in zip(limits, Exponential(epsilon=epsilon).rdp(orders).tolist(), strict=True):
+        assert limit * (1 - mpmath.mpf(10) ** -13) <= bound <= limit * (1 + mpmath.mpf(10) ** -13)
 
 
 def test_a_sampled_exponential_mechanism_costs_no_more_than_its_moments() -> None:
