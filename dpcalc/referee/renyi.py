@@ -9,6 +9,8 @@ from typing import Any
 
 from flint import arb
 
+from dpcalc.referee import sampled_curves
+
 _ORDERS = (*(1 + 0.01 * 1.25**k for k in range(40)), *range(2, 64), *(round(64 * 1.1**k) for k in range(60)))
 
 
@@ -82,9 +84,13 @@ def divergence(entry: Mapping[str, Any], adjacency: str, order: arb) -> arb | No
     """A ball that bounds the Rényi divergence of one release at an order from above; None where none is known here."""
     kind, sampling = entry["type"], entry.get("sampling")
     if sampling:
-        if kind != "gaussian" or adjacency != "add-remove" or sampling.get("scheme") != "poisson":
+        if adjacency != "add-remove" or sampling.get("scheme") != "poisson":
             return None
-        return _sampled_gaussian(noise_multiplier(entry), float(sampling["rate"]), order)
+        if kind == "gaussian":
+            return _sampled_gaussian(noise_multiplier(entry), float(sampling["rate"]), order)
+        if kind not in ("zcdp", "rdp", "exponential"):
+            return None
+        return sampled_curves.sampled(lambda at: _DIVERGENCES[kind](entry, at), float(sampling["rate"]), order)
     if kind in ("randomized-response", "dp") and ("p" in entry or entry.get("delta")):
         return None
     known = _DIVERGENCES.get(kind)
@@ -114,7 +120,7 @@ _DIVERGENCES: Mapping[str, Callable[[Mapping[str, Any], arb], arb | None]] = {
     "randomized-response": _pure,
     "dp": _pure,
     "laplace": lambda entry, order: _laplace(_number(entry, "sensitivity") / _number(entry, "scale"), order),
-    "exponential": lambda entry, order: order * _number(entry, "epsilon") ** 2 / 8,
+    "exponential": lambda entry, order: sampled_curves.bounded_range(_number(entry, "epsilon"), order),
     "discrete-gaussian": lambda entry, order: (
         order * (_number(entry, "sensitivity") / _number(entry, "sigma")) ** 2 / 2
     ),
