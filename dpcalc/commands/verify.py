@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from dpcalc.asked import Asked, argument, number, option
 from dpcalc.errors import InputError, missing
 from dpcalc.guarantee import Outcome, Result, Section
-from dpcalc.numbers import NON_NEGATIVE
+from dpcalc.numbers import NON_NEGATIVE, RENYI_ORDER
 from dpcalc.terminal.progress import progress
 
 if TYPE_CHECKING:
@@ -107,8 +107,12 @@ def _check_form(document: dict[str, Any], text: str, name: str) -> None:
 
     root = parse(text, name)
     values = root.mapping("a result")
-    for key in ("epsilon", "delta", "epsilon_lower", "delta_lower"):
+    for key in ("epsilon", "delta", "epsilon_lower", "delta_lower", "mu", "rho"):
         stated_number(values.get(key), NON_NEGATIVE)
+    for point in values["rdp"].items("a list") if document.get("rdp") else ():
+        row = point.mapping("a point of RDP")
+        if None in (stated_number(row.get("order"), RENYI_ORDER), stated_number(row.get("epsilon"), NON_NEGATIVE)):
+            point.fail("expected an order and an epsilon")
     if document.get("question") is not None:
         values["question"].mapping("a question")
     if document.get("mechanisms"):

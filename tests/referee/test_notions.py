@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -59,3 +60,24 @@ def test_what_may_be_less_than_is_known_here_is_left_open(capsys: pytest.Capture
     alone = {**result, "epsilon": None, "delta": None, "mu": None, "rho": None, "epsilon_lower": None}
     assert checked({**alone, "rdp": [{"order": 2, "epsilon": 0.26}]}).verdict == "confirmed"
     assert checked({**alone, "rdp": [{"order": 2, "epsilon": 0.24}]}).verdict == "not-checked"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "place"),
+    [
+        ("rdp", [{"order": 2, "epsilon": 1.0}, {"order": 3}], "rdp[1]: expected an order and an epsilon"),
+        ("rdp", [{"order": 0.5, "epsilon": 1.0}], "rdp[0].order"),
+        ("rdp", {"order": 2}, "rdp: expected a list"),
+        ("mu", "much", "mu: expected a number"),
+        ("rho", -1, "rho: expected"),
+    ],
+)
+def test_what_states_no_number_is_named(
+    field: str, value: Any, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = told("convert --gdp 1.2 --delta 1e-5", capsys)
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({**result, field: value}))
+    with pytest.raises(SystemExit, match="2"):
+        main(["verify", str(path)])
+    assert place in capsys.readouterr().err
