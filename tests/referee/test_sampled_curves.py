@@ -47,7 +47,7 @@ def test_a_sampled_gaussian_is_within_its_curve(rho: float, rate: float, order: 
     exact = max(mpmath.log(moment(a)), mpmath.log(moment(1 - a))) / (a - 1)
     bound = sampled(lambda at: at * arb(rho), rate, arb(order))
     assert bound is not None
-    assert exact <= mpmath.mpf(float(bound.upper())) <= 3 * exact
+    assert exact * (1 - mpmath.mpf(2) ** -36) <= mpmath.mpf(float(bound.upper())) <= 3 * exact  # quadrature, a double
     if order == round(order):
         assert float(bound.mid()) == pytest.approx(float(exact), rel=0.1)
 
