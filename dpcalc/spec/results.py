@@ -97,22 +97,33 @@ def _recomputed(claim: Claim, document: Document, tolerance: float | None = None
     _expect_status(claim, weakest_status([*statuses, "approximate" if accountant == "clt" else "certified"]))
     if claim.command in _FROM_DETAILS:
         return _from_details(claim, document)
-    return _composed(document, entries, str(accountant), tolerance or _tolerance(claim))
+    stated = claim.number("epsilon" if document.epsilon is None else "delta")
+    return _composed(document, entries, str(accountant), tolerance or _tolerance(claim), stated)
 
 
-def _composed(document: Document, entries: list[Entry], accountant: str, tolerance: float) -> Guarantee:
+def _composed(
+    document: Document, entries: list[Entry], accountant: str, tolerance: float, stated: float | None
+) -> Guarantee:
+    """By the accountant that is named, and by all of them where it says more than is stated or fails."""
     from dpcalc.accounting.compose import ACCOUNTANTS
     from dpcalc.spec.composition import Question, compose_entries
 
     asked: dict[str, Any] = {"delta": document.delta, "epsilon": document.epsilon, "tolerance": tolerance}
     if document.delta is None and document.epsilon is None:
         asked["epsilon"] = 0.0  # nothing was asked; μ, ρ and RDP can still be compared
+    found: Guarantee | None = None
     for choice in dict.fromkeys((accountant if accountant in ACCOUNTANTS else "auto", "auto")):
         try:
-            return compose_entries(entries, Question(accountant=cast(Any, choice), **asked))
+            found = compose_entries(entries, Question(accountant=cast(Any, choice), **asked))
         except (InputError, CertificationError) as error:
             failure = error
-    raise failure
+            continue
+        upper = found.upper(found.asks)
+        if stated is None or upper is None or stated >= upper * (1 - _SAME):
+            break
+    if found is None:
+        raise failure
+    return found
 
 
 def _tolerance(claim: Claim) -> float:

@@ -24,6 +24,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "pure": ("compose", "-m", "laplace,scale=7,sensitivity=1,count=3", "--delta", "0"),
     "sampled": ("compose", "-m", "gaussian,noise_multiplier=1,sampling=poisson,rate=0.02,count=300", "--delta", "1e-6"),
     "rdp": (*COMPOSED, "--delta", "1e-6", "--accountant", "rdp"),
+    # declared curves added up, and one read off its own conversion: more than the accountant that is named knows alone
+    "added": ("compose", "-m", "rdp,orders=[2,8,64],epsilons=[0.001,0.004,0.032],count=150", "-m",
+              "staircase,epsilon=6,sampling=poisson,rate=0.003,count=2", "--delta", "1e-6"),
+    "curve": ("compose", "-m", "rdp,orders=[2,8,64],epsilons=[0.1,0.4,3.2]", "--delta", "1e-6"),
     "tight": (*COMPOSED, "--delta", "1e-6", "--tolerance", "1e-5"),
     "clt": ("compose", "-m", "gaussian,noise_multiplier=1,sampling=poisson,rate=0.02,count=300", "--delta", "1e-6",
             "--accountant", "clt"),
